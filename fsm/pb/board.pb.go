@@ -4331,6 +4331,8 @@ type Kept struct {
 	ExpiresTMs    int64                  `protobuf:"varint,13,opt,name=expires_t_ms,json=expiresTMs,proto3" json:"expires_t_ms,omitempty"` // of the lease granted or in the way
 	Flags         uint32                 `protobuf:"varint,14,opt,name=flags,proto3" json:"flags,omitempty"`                               // bits: renewed, late …
 	KeptTMs       int64                  `protobuf:"varint,15,opt,name=kept_t_ms,json=keptTMs,proto3" json:"kept_t_ms,omitempty"`          // when it was kept; idempotency keys lapse an hour later
+	Field         string                 `protobuf:"bytes,16,opt,name=field,proto3" json:"field,omitempty"`                                // which case of a code
+	Got           uint64                 `protobuf:"varint,17,opt,name=got,proto3" json:"got,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4466,6 +4468,20 @@ func (x *Kept) GetFlags() uint32 {
 func (x *Kept) GetKeptTMs() int64 {
 	if x != nil {
 		return x.KeptTMs
+	}
+	return 0
+}
+
+func (x *Kept) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Kept) GetGot() uint64 {
+	if x != nil {
+		return x.Got
 	}
 	return 0
 }
@@ -6701,7 +6717,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\rended_wall_ms\x18\x10 \x01(\x03R\vendedWallMs\x12\x1b\n" +
 	"\tended_why\x18\x11 \x01(\tR\bendedWhy\x12\x14\n" +
 	"\x05holds\x18\x12 \x01(\rR\x05holds\x121\n" +
-	"\x06untold\x18\x13 \x03(\v2\x19.raftboard.board.v1.EndedR\x06untold\"\xb2\x03\n" +
+	"\x06untold\x18\x13 \x03(\v2\x19.raftboard.board.v1.EndedR\x06untold\"\xda\x03\n" +
 	"\x04Kept\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tbody_hash\x18\x02 \x01(\fR\bbodyHash\x125\n" +
@@ -6721,7 +6737,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\fexpires_t_ms\x18\r \x01(\x03R\n" +
 	"expiresTMs\x12\x14\n" +
 	"\x05flags\x18\x0e \x01(\rR\x05flags\x12\x1a\n" +
-	"\tkept_t_ms\x18\x0f \x01(\x03R\akeptTMs\"\xcd\x05\n" +
+	"\tkept_t_ms\x18\x0f \x01(\x03R\akeptTMs\x12\x14\n" +
+	"\x05field\x18\x10 \x01(\tR\x05field\x12\x10\n" +
+	"\x03got\x18\x11 \x01(\x04R\x03got\"\xcd\x05\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03rev\x18\x01 \x01(\x04R\x03rev\x12\x10\n" +
 	"\x03sub\x18\x02 \x01(\rR\x03sub\x12\x11\n" +

@@ -1,0 +1,136 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	wirepb "raftboard/transport/pb"
+)
+
+// connectTimeout bounds one attempt to reach a node. It is far below the time of a call,
+// so that an address which swallows packets costs a call one try and not its life.
+const connectTimeout = 2 * time.Second
+
+// pingEvery and pingTimeout: a path that went silent is noticed within their sum. The
+// server allows a ping each 10 s.
+const (
+	pingEvery   = 20 * time.Second
+	pingTimeout = 5 * time.Second
+)
+
+// endpoint is one node's address: its connection, and the session on it while one is open.
+type endpoint struct {
+	c      *Client
+	addr   string
+	conn   *grpc.ClientConn
+	board  wirepb.BoardClient
+	health health // guarded by router.mu
+
+	mu      sync.Mutex
+	current *session
+	opening chan struct{} // closed when the attempt under way is over; nil: none
+	failure error         // of the last attempt
+}
+
+func newEndpoint(c *Client, addr string) (*endpoint, error) {
+	conn, err := grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return c.cfg.Dialer(ctx, addr)
+		}),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(), // retries live in do.go alone
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           grpcbackoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: connectTimeout,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &endpoint{c: c, addr: addr, conn: conn, board: wirepb.NewBoardClient(conn)}, nil
+}
+
+// session gives the open session, or waits for one until ctx ends. The attempt itself
+// goes on for connectTimeout whatever ctx does: the next caller profits from it.
+func (e *endpoint) session(ctx context.Context) (*session, error) {
+	for {
+		e.mu.Lock()
+		if s := e.current; s != nil {
+			e.mu.Unlock()
+			return s, nil
+		}
+		wait := e.opening
+		mine := wait == nil
+		if mine {
+			wait = make(chan struct{})
+			e.opening = wait
+			if !e.c.start(e.open) {
+				e.opening = nil
+				e.mu.Unlock()
+				return nil, ErrClosed
+			}
+		}
+		e.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no connection yet: %w", ctx.Err())
+		}
+		e.mu.Lock()
+		s, failure := e.current, e.failure
+		e.mu.Unlock()
+		if s == nil && failure != nil {
+			return nil, failure
+		}
+	}
+}
+
+// open makes one attempt to open a session and wakes those who wait for it.
+func (e *endpoint) open() {
+	ctx, cancel := context.WithCancel(e.c.ctx)
+	timer := time.AfterFunc(connectTimeout, cancel)
+	stream, err := e.board.Session(ctx)
+	inTime := timer.Stop()
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer close(e.opening)
+	defer func() { e.opening = nil }()
+	switch {
+	case e.c.ctx.Err() != nil:
+		e.failure = ErrClosed
+	case !inTime:
+		e.failure = fmt.Errorf("did not answer within %v", connectTimeout)
+	case err != nil:
+		e.failure = errors.New(fromStatus(err).Result.Message)
+	default:
+		s := newSession(e, stream, cancel)
+		if e.c.start(s.send) && e.c.start(s.receive) {
+			e.current, e.failure = s, nil
+			e.c.state(StateConnected, e.addr, nil)
+			return
+		}
+		e.failure = ErrClosed
+	}
+	cancel()
+}
+
+// drop forgets a session that ended or is about to; the next call opens another.
+func (e *endpoint) drop(s *session) {
+	e.mu.Lock()
+	if e.current == s {
+		e.current = nil
+	}
+	e.mu.Unlock()
+}

@@ -1,0 +1,126 @@
+package client
+
+import (
+	"context"
+
+	boardpb "raftboard/fsm/pb"
+	wirepb "raftboard/transport/pb"
+)
+
+// Get reads the newest version of a key; of an append key its newest item and the
+// number of items; of a leased key also its lease. A key that does not exist, or not any
+// more, is ErrNotFound; the Result in the Error then carries the last version.
+func (b *Board) Get(ctx context.Context, key string, opts ReadOptions) (*wirepb.GetAnswer, Read, error) {
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Get{Get: &wirepb.GetQuery{Key: key}}})
+	return resp.GetGet(), at, err
+}
+
+// History reads versions of a key, newest first; limit 0 is 50, at most 500.
+// beforeVersion 0 starts at the newest.
+func (b *Board) History(ctx context.Context, key string, limit uint32, beforeVersion uint64, opts ReadOptions) (*wirepb.HistoryAnswer, Read, error) {
+	q := &wirepb.HistoryQuery{Key: key, Limit: limit, BeforeVersion: beforeVersion}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_History{History: q}})
+	return resp.GetHistory(), at, err
+}
+
+// List reads the keys that match a pattern, sorted, without values; limit 0 is 200, at
+// most 1,000. The answer's Next, given as after, continues.
+func (b *Board) List(ctx context.Context, pattern string, limit uint32, after string, opts ReadOptions) (*wirepb.ListAnswer, Read, error) {
+	q := &wirepb.ListQuery{Pattern: pattern, Limit: limit, After: after}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_List{List: q}})
+	return resp.GetList(), at, err
+}
+
+// Dump reads current entries with their values and leases, page by page as List does;
+// namespace "" is the whole board.
+func (b *Board) Dump(ctx context.Context, namespace string, limit uint32, after string, opts ReadOptions) (*wirepb.DumpAnswer, Read, error) {
+	q := &wirepb.DumpQuery{Namespace: namespace, Limit: limit, After: after}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Dump{Dump: q}})
+	return resp.GetDump(), at, err
+}
+
+// Leases lists leases: held ones unless the query names states or asks for the
+// reclaimable ones.
+func (b *Board) Leases(ctx context.Context, q *wirepb.LeasesQuery, opts ReadOptions) (*wirepb.LeasesAnswer, Read, error) {
+	if q == nil {
+		q = &wirepb.LeasesQuery{}
+	}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Leases{Leases: q}})
+	return resp.GetLeases(), at, err
+}
+
+// Events reads a page of the feed. What was compacted away is ErrCompacted, whose Result
+// names the oldest revision; it is never skipped in silence.
+func (b *Board) Events(ctx context.Context, q *wirepb.EventsQuery, opts ReadOptions) (*wirepb.EventsAnswer, Read, error) {
+	if q == nil {
+		q = &wirepb.EventsQuery{}
+	}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Events{Events: q}})
+	return resp.GetEvents(), at, err
+}
+
+// Describe reads the board's numbers and settings.
+func (b *Board) Describe(ctx context.Context, opts ReadOptions) (*wirepb.DescribeAnswer, Read, error) {
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Describe{Describe: &wirepb.DescribeQuery{}}})
+	return resp.GetDescribe(), at, err
+}
+
+// Stats reads counters, numbers of entries and the newest persistent conflicts.
+func (b *Board) Stats(ctx context.Context, opts ReadOptions) (*wirepb.StatsAnswer, Read, error) {
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Stats{Stats: &wirepb.StatsQuery{}}})
+	return resp.GetStats(), at, err
+}
+
+// LoopStatus reads a loop's record and its leases.
+func (b *Board) LoopStatus(ctx context.Context, id string, opts ReadOptions) (*wirepb.LoopAnswer, Read, error) {
+	q := &wirepb.LoopQuery{Loop: id}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_LoopStatus{LoopStatus: q}})
+	return resp.GetLoopStatus(), at, err
+}
+
+// Boards lists the boards and the cluster's record.
+func (c *Client) Boards(ctx context.Context) (*wirepb.BoardsAnswer, error) {
+	req := &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Boards{Boards: &wirepb.BoardsQuery{}}}
+	ans, err := c.call(ctx, request{read: req, repeat: true})
+	if err != nil {
+		return nil, err
+	}
+	if ans.read.Failure != nil {
+		return nil, &Error{Result: ans.read.Failure}
+	}
+	return ans.read.GetBoards(), nil
+}
+
+// admin sends a command of the cluster under an idempotency key.
+func (c *Client) admin(ctx context.Context, cmd *boardpb.Command) (*boardpb.Result, error) {
+	cmd.IdempotencyKey = identityFrom(ctx)
+	cmd.CallId = stringFrom(ctx, callIDKey)
+	ans, err := c.do(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return refusal(ans.result)
+}
+
+// CreateBoard makes a board; nil settings are the default table and limits. ErrExists,
+// ErrNamespaceOverlap, ErrBadRequest and ErrLimitBoards are its refusals.
+func (c *Client) CreateBoard(ctx context.Context, name string, settings *boardpb.BoardSettings) (*boardpb.Result, error) {
+	return c.admin(ctx, &boardpb.Command{Op: &boardpb.Command_BoardCreate{BoardCreate: &boardpb.BoardCreate{Name: name, Settings: settings}}})
+}
+
+// SetBoard replaces the whole settings of a board; ifVersion 0 is "whatever is there".
+func (c *Client) SetBoard(ctx context.Context, name string, settings *boardpb.BoardSettings, ifVersion uint64) (*boardpb.Result, error) {
+	op := &boardpb.BoardSet{Name: name, Settings: settings, IfSettingsVersion: ifVersion}
+	return c.admin(ctx, &boardpb.Command{Op: &boardpb.Command_BoardSet{BoardSet: op}})
+}
+
+// CompactBoard gives up history and events before a revision.
+func (c *Client) CompactBoard(ctx context.Context, name string, beforeRev uint64) (*boardpb.Result, error) {
+	op := &boardpb.BoardCompact{Name: name, BeforeRev: beforeRev}
+	return c.admin(ctx, &boardpb.Command{Op: &boardpb.Command_BoardCompact{BoardCompact: op}})
+}
+
+// DeleteBoard removes a board completely.
+func (c *Client) DeleteBoard(ctx context.Context, name string) (*boardpb.Result, error) {
+	return c.admin(ctx, &boardpb.Command{Op: &boardpb.Command_BoardDelete{BoardDelete: &boardpb.BoardDelete{Name: name}}})
+}

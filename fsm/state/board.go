@@ -1,0 +1,222 @@
+package state
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/tidwall/btree"
+
+	boardpb "raftboard/fsm/pb"
+)
+
+// board is one board as the apply goroutine holds it: its records, and beside them the
+// orders that are derived from the records and never stored.
+type board struct {
+	name     string
+	head     head
+	settings *boardpb.BoardSettings
+	schema   *Schema
+	settSum  Sum
+
+	entries   Table[*Key]
+	leases    Table[*boardpb.Lease]
+	loops     Table[*boardpb.Loop]
+	kept      Table[*boardpb.Kept]
+	conflicts Table[*boardpb.ConflictCount]
+	rates     Table[*boardpb.NoteRate]
+	changes   eventLog
+	notes     eventLog
+	sum       Sum // of all of these
+	counted   Sum // of the head, as it is in the state's sum
+	isStale   bool
+
+	counts   []*boardpb.NamespaceCounts // by namespace; replaced on change
+	queues   []btree.Map[uint64, string]
+	holdings btree.Set[string] // loop NUL key, of live leases
+	old      btree.Set[string] // rev key: versions a newer one replaced, of set-like keys
+	tombs    btree.Set[string] // rev key: deleted keys
+	idem     idemOrder
+	nonces   map[string]string // principal NUL nonce → loop that lives
+}
+
+// head holds the numbers of a board. A Txn works on a copy.
+type head struct {
+	rev             uint64
+	incarnation     string
+	settingsVersion uint64
+	liveBytes       uint64
+	versionFloor    uint64
+	generationFloor uint64
+	nextQueuePos    uint64
+	compactedRev    uint64
+	createdWall     int64
+	trimmedChange   uint64
+	trimmedNote     uint64
+	noteSecond      uint64
+	keys            uint64
+	counters        Counters
+}
+
+// Counters is boardpb.Counters by value: it changes with nearly every command.
+type Counters struct {
+	Sets, Appends, Deletes, Conflicts, PersistentConflicts, Claims, Reclaims, Expiries,
+	FenceRejections, Refusals, NotesSuppressed, Completes, LateRenewals uint64
+}
+
+func newBoard(s *State, name string) *board {
+	g := &s.garbage
+	return &board{
+		name:      name,
+		entries:   newTable[*Key](g),
+		leases:    newTable[*boardpb.Lease](g),
+		loops:     newTable[*boardpb.Loop](g),
+		kept:      newTable[*boardpb.Kept](g),
+		conflicts: newTable[*boardpb.ConflictCount](g),
+		rates:     newTable[*boardpb.NoteRate](g),
+		head:      head{nextQueuePos: 1},
+		idem:      newIdemOrder(),
+		nonces:    map[string]string{},
+	}
+}
+
+// Key is the retained versions of one key, oldest first. It is immutable: a new version
+// makes a new Key that shares the array.
+type Key struct {
+	versions []*boardpb.Entry
+	sums     []Sum
+	total    Sum
+}
+
+// Newest is the current version, which may be a tombstone.
+func (k *Key) Newest() *boardpb.Entry { return k.versions[len(k.versions)-1] }
+
+// Versions are the retained ones, oldest first. Callers must not change the slice.
+func (k *Key) Versions() []*boardpb.Entry { return k.versions }
+
+// Version returns one retained version, or nil.
+func (k *Key) Version(n uint64) *boardpb.Entry {
+	oldest := k.versions[0].Version
+	if n < oldest || n-oldest >= uint64(len(k.versions)) {
+		return nil
+	}
+	return k.versions[n-oldest]
+}
+
+// EntryBytes is what a version counts for against the board's cap.
+func EntryBytes(e *boardpb.Entry) uint64 {
+	return uint64(entryOverhead + len(e.Key) + len(e.Value) + len(e.Source) + len(e.Author))
+}
+
+func revKey(rev uint64, key string) string {
+	b := make([]byte, 8, 8+len(key))
+	binary.BigEndian.PutUint64(b, rev)
+	return string(append(b, key...))
+}
+
+func splitRevKey(rk string) (uint64, string) {
+	return binary.BigEndian.Uint64([]byte(rk[:8])), rk[8:]
+}
+
+func holding(loop, key string) string { return loop + "\x00" + key }
+
+func (b *board) setSettings(settings *boardpb.BoardSettings, schema *Schema, version uint64) {
+	b.settings, b.schema = settings, schema
+	b.head.settingsVersion = version
+	var e encoder
+	e.start('T', b.name)
+	e.message(settings, nil)
+	b.settSum = e.sum()
+	b.recount()
+}
+
+// recount derives the counts and queues of a table that changed. Linear in the board: an
+// operator's act, or a restore.
+func (b *board) recount() {
+	b.counts = make([]*boardpb.NamespaceCounts, len(b.schema.spaces))
+	b.queues = make([]btree.Map[uint64, string], len(b.schema.spaces))
+	for i, space := range b.schema.spaces {
+		b.counts[i] = &boardpb.NamespaceCounts{Pattern: space.Pattern.String()}
+	}
+	b.entries.index.Scan(func(key string, r *Record[*Key]) bool {
+		if !r.newest().Newest().Deleted {
+			b.count(key, func(c *boardpb.NamespaceCounts) { c.Entries++ })
+		}
+		return true
+	})
+	b.leases.index.Scan(func(key string, r *Record[*boardpb.Lease]) bool {
+		l := r.newest()
+		b.count(key, func(c *boardpb.NamespaceCounts) { countLease(c, l, 1) })
+		if space := b.schema.Find(key); space != nil && l.QueuePos > 0 {
+			b.queues[space.Number].Set(l.QueuePos, key)
+		}
+		return true
+	})
+}
+
+// count changes the counts of a key's namespace through a copy: Views hold the old ones.
+func (b *board) count(key string, change func(c *boardpb.NamespaceCounts)) {
+	space := b.schema.Find(key)
+	if space == nil {
+		return
+	}
+	old := b.counts[space.Number]
+	c := &boardpb.NamespaceCounts{Pattern: old.Pattern, Entries: old.Entries, Held: old.Held,
+		Delayed: old.Delayed, Parked: old.Parked, Done: old.Done, Ready: old.Ready}
+	change(c)
+	b.counts = slices.Clone(b.counts)
+	b.counts[space.Number] = c
+}
+
+func countLease(c *boardpb.NamespaceCounts, l *boardpb.Lease, sign int) {
+	n := uint64(sign) // -1 wraps, and adding it subtracts
+	switch {
+	case l == nil:
+	case l.State == boardpb.LeaseState_LEASE_STATE_HELD:
+		c.Held += n
+	case l.State == boardpb.LeaseState_LEASE_STATE_PARKED:
+		c.Parked += n
+	case l.State == boardpb.LeaseState_LEASE_STATE_DONE:
+		c.Done += n
+	case l.FreeTMs > 0:
+		c.Delayed += n
+	case l.QueuePos > 0:
+		c.Ready += n
+	}
+}
+
+func (b *board) headSum() Sum {
+	var e encoder
+	h := &b.head
+	e.start('H', b.name)
+	e.str(h.incarnation)
+	e.u64s([]uint64{h.rev, h.settingsVersion, h.liveBytes, h.versionFloor, h.generationFloor,
+		h.nextQueuePos, h.compactedRev, h.trimmedChange, h.trimmedNote, h.noteSecond, h.keys})
+	e.i64(h.createdWall)
+	c := &h.counters
+	e.u64s([]uint64{c.Sets, c.Appends, c.Deletes, c.Conflicts, c.PersistentConflicts, c.Claims, c.Reclaims,
+		c.Expiries, c.FenceRejections, c.Refusals, c.NotesSuppressed, c.Completes, c.LateRenewals})
+	e.u64s([]uint64{b.changes.first, b.changes.next, b.notes.first, b.notes.next})
+	return e.sum().plus(b.settSum)
+}
+
+func (b *board) maxHistory() int {
+	if n := b.settings.GetHistoryVersions(); n > 0 {
+		return int(n)
+	}
+	return DefaultHistoryVersions
+}
+
+func (b *board) maxBytes() uint64 {
+	if n := b.settings.GetMaxBoardBytes(); n > 0 {
+		return n
+	}
+	return DefaultBoardBytes
+}
+
+// idemOrder finds the idempotency keys that lapse first, and counts them per principal.
+type idemOrder struct {
+	byTime btree.Map[string, string] // time id → id
+	count  map[string]int            // by principal
+}
+
+func newIdemOrder() idemOrder { return idemOrder{count: map[string]int{}} }

@@ -1,0 +1,96 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+)
+
+const (
+	snapshotsKept = 3               // RAFT P21
+	lockTimeout   = 2 * time.Second // a second process gets an error instead of hanging
+	logCacheSize  = 128             // entries; 64 MiB at the very most
+)
+
+// Stores are where a node keeps its raft state. Open wraps them with the guards of this
+// package, so tests may pass stores of their own.
+type Stores struct {
+	Log       raft.LogStore
+	Stable    raft.StableStore
+	Snapshots raft.SnapshotStore
+	Close     func() error // may be nil
+	Where     string       // the directory, for messages
+}
+
+// boltOptions are the tuned options of both bolt files. NoSync is not among them and never
+// will be (RAFT P19, P20).
+func boltOptions(path string) raftboltdb.Options {
+	return raftboltdb.Options{
+		Path: path,
+		BoltOptions: &bbolt.Options{
+			Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
+		},
+		MsgpackUseNewTimeFormat: newTimeFormat,
+	}
+}
+
+// OpenStores opens the raft state of a data directory, or makes it on the first start. State
+// that was there once and is not there now is an error: a voter that forgot its votes could
+// vote twice.
+func OpenStores(d *Dir, logger hclog.Logger) (Stores, error) {
+	if logger == nil {
+		logger = hclog.NewNullLogger()
+	}
+	base := filepath.Join(d.path, raftDirName)
+	logFile, stableFile := filepath.Join(base, logFileName), filepath.Join(base, stableFileName)
+	if d.Identity().HasState {
+		for _, f := range []string{logFile, stableFile} {
+			if _, err := os.Stat(f); err != nil {
+				return Stores{}, &DirError{Dir: d.path,
+					What: fmt.Sprintf("the raft state of this node is incomplete: %v", err),
+					Hint: rejoinHint(d.Identity().NodeID)}
+			}
+		}
+	}
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		return Stores{}, storeError(d.path, err)
+	}
+	stable, err := raftboltdb.New(boltOptions(stableFile))
+	if err != nil {
+		return Stores{}, openError(d.path, stableFile, err)
+	}
+	logs, err := raftboltdb.New(boltOptions(logFile))
+	if err != nil {
+		return Stores{}, errors.Join(openError(d.path, logFile, err), stable.Close())
+	}
+	closeBoth := func() error { return errors.Join(logs.Close(), stable.Close()) }
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(base, snapshotsKept, logger)
+	if err != nil {
+		return Stores{}, errors.Join(storeError(d.path, err), closeBoth())
+	}
+	if err := errors.Join(syncDir(base), syncDir(d.path), d.markState()); err != nil {
+		return Stores{}, errors.Join(err, closeBoth())
+	}
+	return Stores{Log: logs, Stable: stable, Snapshots: snaps, Close: closeBoth, Where: d.path}, nil
+}
+
+func openError(dir, file string, err error) error {
+	if errors.Is(err, bbolt.ErrTimeout) {
+		return &DirError{Dir: dir, What: file + " is in use by another process",
+			Hint: "stop the other raftboard that runs on this directory, or give this one its own --data-dir"}
+	}
+	return &DirError{Dir: dir, What: fmt.Sprintf("%s cannot be opened: %v", file, err), Hint: "acknowledged data on the other nodes is safe; if the file is damaged, " +
+		"move the directory aside and join again as a new member"}
+}
+
+func rejoinHint(id string) string {
+	return fmt.Sprintf("run `raftboard node remove %s` against a healthy node, move this directory aside, "+
+		"and start again with an empty one and --join: the node comes back as a new member", id)
+}

@@ -1,0 +1,219 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/proto"
+
+	"raftboard/fsm"
+	boardpb "raftboard/fsm/pb"
+	"raftboard/node"
+	wirepb "raftboard/transport/pb"
+)
+
+// service is the one service layer: (context, actor, typed request) to Result. Every face
+// (the session, the unary doubles, later HTTP and MCP) is a thin adapter over it and adds
+// no rule of its own.
+type service struct {
+	self    *boardpb.Node
+	auth    string
+	limits  Limits
+	logger  hclog.Logger
+	book    *addressBook
+	forward *forwarder
+
+	node atomic.Pointer[node.Node] // nil until this node belongs to a cluster
+
+	inFlight, sessions, watchers *gate
+
+	draining chan struct{} // closed when nothing new is let in
+	finished chan struct{} // closed when the time for finishing is over
+}
+
+// waitForLeader is the longest pause between two tries to find who leads.
+const waitForLeader = 100 * time.Millisecond
+
+// apply proposes one command for a caller and answers its Result, or that it was not done,
+// or that this is not known. It waits for a leader and a majority at most unavailableAfter,
+// and never longer than the context.
+func (s *service) apply(ctx context.Context, actor *boardpb.Actor, request *wirepb.ApplyRequest) *wirepb.ApplyResponse {
+	if refused := s.enter(); refused != nil {
+		return s.applied(refused, nil)
+	}
+	defer s.inFlight.leave()
+	c := request.GetCommand()
+	if refused := checkFromClient(c); refused != nil {
+		return s.applied(refused, nil)
+	}
+	c.Actor = actor
+	if refused := fsm.Check(c); refused != nil {
+		return s.applied(refused, nil)
+	}
+	return s.applied(s.propose(ctx, c))
+}
+
+// enter lets a call in while the server is open and not overrun.
+func (s *service) enter() *boardpb.Result {
+	select {
+	case <-s.draining:
+		return notDone("this node is stopping", "repeat it at another node")
+	default:
+	}
+	return s.inFlight.enter()
+}
+
+// checkFromClient refuses what only a server may put into a command.
+func checkFromClient(c *boardpb.Command) *boardpb.Result {
+	if c == nil {
+		return badField("command", "the request holds no command", "send one command")
+	}
+	if c.Actor != nil {
+		return badField("command.actor", "the command names an actor; only the server does, from the credential (C11)",
+			"leave actor unset")
+	}
+	if c.Entropy != 0 {
+		return badField("command.entropy", "the command brings its own entropy; the leader puts it in", "leave entropy unset")
+	}
+	switch c.Op.(type) {
+	case *boardpb.Command_Lead, *boardpb.Command_Tick, *boardpb.Command_Level,
+		*boardpb.Command_NodePut, *boardpb.Command_NodeDrop:
+		return refuse(boardpb.Code_CODE_FORBIDDEN, "this command is proposed by the nodes themselves",
+			"use the Cluster service (raftboard node …)")
+	}
+	if size := proto.Size(c); size > maxRequestBytes {
+		r := refuse(boardpb.Code_CODE_TOO_LARGE,
+			fmt.Sprintf("the command has %d bytes; at most %d are taken", size, maxRequestBytes),
+			"send less in one command")
+		r.Got, r.Limit, r.Field = uint64(size), maxRequestBytes, "command"
+		return r
+	}
+	return nil
+}
+
+// propose carries a command whose actor is resolved to whoever leads: here, or one hop
+// away. A command that was not done is tried again, at the next leader if need be, while
+// there is time: an election then costs its callers a pause and no error.
+func (s *service) propose(ctx context.Context, c *boardpb.Command) (*boardpb.Result, *wirepb.Leader) {
+	ctx, cancel := context.WithTimeout(ctx, unavailableAfter)
+	defer cancel()
+	for {
+		r, leader := s.proposeOnce(ctx, c)
+		if r.Code != boardpb.Code_CODE_UNAVAILABLE || r.Proposed != boardpb.Proposed_PROPOSED_NO {
+			return r, leader
+		}
+		if !pause(ctx, waitForLeader/2+rand.N(waitForLeader/2)) {
+			return r, leader
+		}
+	}
+}
+
+func (s *service) proposeOnce(ctx context.Context, c *boardpb.Command) (*boardpb.Result, *wirepb.Leader) {
+	n := s.node.Load()
+	if n == nil {
+		return notDone("this node does not belong to a cluster yet",
+			"wait until it has joined; its log says what it waits for"), nil
+	}
+	if n.IsLeader() {
+		return s.proposeHere(ctx, n, c), nil
+	}
+	leader, term := n.Leader()
+	if leader == "" || leader == s.self.Id {
+		return notDone("no leader is known: an election is under way, or this node cannot reach a majority",
+			"repeat it, also at another node"), nil
+	}
+	return s.forward.forward(ctx, leader, term, c)
+}
+
+func (s *service) proposeHere(ctx context.Context, n *node.Node, c *boardpb.Command) *boardpb.Result {
+	r, err := n.Propose(ctx, c)
+	if err != nil {
+		return resultOf(err)
+	}
+	return r
+}
+
+// resultOf is the message for an error of the node below. Whatever is not known to be
+// definite is unknown.
+func resultOf(err error) *boardpb.Result {
+	var known interface {
+		error
+		Result() *boardpb.Result
+	}
+	if errors.As(err, &known) {
+		r := known.Result()
+		if r.RetryAfterMs == 0 && r.Code == boardpb.Code_CODE_UNAVAILABLE {
+			r.RetryAfterMs = retryAfterMs
+		}
+		return r
+	}
+	return unknown(err.Error())
+}
+
+// pause waits, and says whether there is still time.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// applied wraps a Result with who answered and who leads.
+func (s *service) applied(r *boardpb.Result, leader *wirepb.Leader) *wirepb.ApplyResponse {
+	if leader == nil {
+		leader = s.leader()
+	}
+	return &wirepb.ApplyResponse{Result: r, Leader: leader, NodeId: s.self.Id}
+}
+
+// leader is the hint that every answer carries; nil when nobody is known to lead.
+func (s *service) leader() *wirepb.Leader {
+	n := s.node.Load()
+	if n == nil {
+		return nil
+	}
+	id, term := n.Leader()
+	if id == "" {
+		return nil
+	}
+	hint := &wirepb.Leader{NodeId: id, Term: term}
+	if known := s.nodeByID(id); known != nil {
+		hint.Name, hint.GrpcAddr = known.Name, known.GrpcAddr
+	}
+	return hint
+}
+
+// nodeByID answers what is known of a node: what it says of itself before what is recorded.
+func (s *service) nodeByID(id string) *boardpb.Node {
+	if id == s.self.Id {
+		return s.self
+	}
+	if known := s.book.node(id); known != nil {
+		return known
+	}
+	if n := s.node.Load(); n != nil {
+		for _, recorded := range n.View().Cluster().Nodes {
+			if recorded.Id == id {
+				return recorded
+			}
+		}
+	}
+	return nil
+}
+
+// panicked answers a call whose handling panicked, and says where in the log.
+func (s *service) panicked(p any, stack []byte) *boardpb.Result {
+	s.logger.Error("a call panicked", "panic", p, "stack", string(stack))
+	r := refuse(boardpb.Code_CODE_INTERNAL, "the call failed inside the server", "see the log of this node")
+	r.Proposed = boardpb.Proposed_PROPOSED_UNKNOWN
+	return r
+}
