@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	boardpb "raftboard/fsm/pb"
 	wirepb "raftboard/transport/pb"
 )
@@ -115,11 +117,17 @@ func randomHex(n int) string {
 	return hex.EncodeToString(raw)
 }
 
-// submit sends a command of this board and takes from its answer what the handle keeps.
+// submit completes a new command of this board and sends it.
 func (b *Board) submit(ctx context.Context, cmd *boardpb.Command) (answer, error) {
 	cmd.Board = b.name
 	cmd.Incarnation = b.Incarnation()
 	cmd.CallId = stringFrom(ctx, callIDKey)
+	return b.resubmit(ctx, cmd)
+}
+
+// resubmit sends a complete command, perhaps not for the first time, and takes from its
+// answer what the handle keeps.
+func (b *Board) resubmit(ctx context.Context, cmd *boardpb.Command) (answer, error) {
 	ans, err := b.c.do(ctx, cmd)
 	if err != nil {
 		return ans, err
@@ -183,7 +191,8 @@ func (b *Board) read(ctx context.Context, opts ReadOptions, req *wirepb.ReadRequ
 		return nil, Read{}, err
 	}
 	if opts.Consistency == Stale && ans.read.Failure == nil && ans.read.Rev < b.Rev() {
-		return b.read(ctx, ReadOptions{Consistency: AtLeast, Loop: opts.Loop}, req)
+		again := proto.Clone(req).(*wirepb.ReadRequest)
+		return b.read(ctx, ReadOptions{Consistency: AtLeast, Loop: opts.Loop}, again)
 	}
 	b.told(req.Loop, ans.read.Ended)
 	if res := ans.read.Failure; res != nil {

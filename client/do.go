@@ -32,7 +32,8 @@ type answer struct {
 	result *boardpb.Result
 	read   *wirepb.ReadResponse
 	sentAt time.Time
-	wait   time.Duration
+	wait   time.Duration // before the next try, when the node asked for it
+	leases []*Lease      // made of what the result grants; loop.go fills it in
 }
 
 // verdict is what one try came to.

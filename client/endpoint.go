@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
@@ -39,13 +40,21 @@ type endpoint struct {
 	current *session
 	opening chan struct{} // closed when the attempt under way is over; nil: none
 	failure error         // of the last attempt
+	dialed  error         // why the last dial failed
 }
 
 func newEndpoint(c *Client, addr string) (*endpoint, error) {
+	e := &endpoint{c: c, addr: addr}
 	conn, err := grpc.NewClient("passthrough:///"+addr,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return c.cfg.Dialer(ctx, addr)
+			nc, err := c.cfg.Dialer(ctx, addr)
+			if err != nil {
+				e.mu.Lock()
+				e.dialed = err
+				e.mu.Unlock()
+			}
+			return nc, err
 		}),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(), // retries live in do.go alone
@@ -58,7 +67,36 @@ func newEndpoint(c *Client, addr string) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &endpoint{c: c, addr: addr, conn: conn, board: wirepb.NewBoardClient(conn)}, nil
+	e.conn, e.board = conn, wirepb.NewBoardClient(conn)
+	return e, nil
+}
+
+// connect waits until the connection stands, for callers that must know that a failure
+// before that did nothing. It gives up when one attempt failed, or when ctx ends.
+func (e *endpoint) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	e.conn.Connect()
+	for {
+		state := e.conn.GetState()
+		switch state {
+		case connectivity.Ready:
+			return nil
+		case connectivity.Shutdown:
+			return ErrClosed
+		case connectivity.TransientFailure:
+			e.mu.Lock()
+			err := e.dialed
+			e.mu.Unlock()
+			if err == nil {
+				err = errors.New("the connection failed")
+			}
+			return err
+		}
+		if !e.conn.WaitForStateChange(ctx, state) {
+			return fmt.Errorf("did not answer within %v", connectTimeout)
+		}
+	}
 }
 
 // session gives the open session, or waits for one until ctx ends. The attempt itself

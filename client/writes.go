@@ -87,7 +87,8 @@ func (w writes) ReportConflict(ctx context.Context, key string, version uint64, 
 }
 
 // Do sends a command made by hand under this handle's identity: board, loop, seq, floor,
-// key and call_id are filled in. Grants obtained this way are not kept alive.
+// key and call_id are filled in. What a loop is granted this way is kept alive like any
+// other grant; Loop.Held finds its Lease.
 func (w writes) Do(ctx context.Context, cmd *boardpb.Command) (*boardpb.Result, error) {
 	return w.send(ctx, cmd)
 }
