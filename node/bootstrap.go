@@ -124,7 +124,7 @@ func (d *Dir) AcceptIntent(in Intent) error {
 // Bootstrap writes the first log entry of a new cluster, whose members have all accepted the
 // intent. It may be repeated: state that is already there is left alone, and a bootstrap that
 // was cut between its two writes (term 1, empty log) is completed. Call it before Open.
-func Bootstrap(nodeID string, s Stores, tr Transport, in Intent) error {
+func Bootstrap(nodeID string, s Stores, in Intent) error {
 	if err := in.valid(); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func Bootstrap(nodeID string, s Stores, tr Transport, in Intent) error {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(nodeID)
 	conf.Logger = hclog.NewNullLogger()
-	err := raft.BootstrapCluster(conf, s.Log, s.Stable, s.Snapshots, tr, servers)
+	err := raft.BootstrapCluster(conf, s.Log, s.Stable, s.Snapshots, nil, servers) // protocol 3 needs no transport
 	if !errors.Is(err, raft.ErrCantBootstrap) {
 		if err != nil {
 			return storeError(s.Where, err)

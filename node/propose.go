@@ -141,7 +141,6 @@ type proposer struct {
 	inFlight int
 	leadDue  *lead // asked for and not sent yet
 	leading  bool  // a Lead is on its way
-	waiters  sync.WaitGroup
 }
 
 type lead struct {
@@ -163,7 +162,6 @@ func (p *proposer) run() {
 	for {
 		select {
 		case <-p.n.stop:
-			p.waiters.Wait()
 			return
 		case <-p.n.queue.wake:
 		}
@@ -225,7 +223,7 @@ func (p *proposer) sendBatch(stamp *boardpb.Stamp, batch []*proposal) {
 	}
 	data, err := encodeBatch(stamp, commands...)
 	if err != nil {
-		deliver(batch, nil, &NotDone{Why: "the batch cannot be encoded: " + err.Error(), Cause: err})
+		n.deliver(batch, nil, &NotDone{Why: "the batch cannot be encoded: " + err.Error(), Cause: err})
 		return
 	}
 	p.mu.Lock()
@@ -233,14 +231,14 @@ func (p *proposer) sendBatch(stamp *boardpb.Stamp, batch []*proposal) {
 	p.mu.Unlock()
 	id := n.clock.begin()
 	future := n.raft.Apply(data, min(enqueue, maxEnqueue))
-	p.waiters.Go(func() {
+	n.futures.Go(func() {
 		err := future.Error()
 		n.clock.finish(id)
 		if err != nil {
-			deliver(batch, nil, n.outcome(err))
+			n.deliver(batch, nil, n.outcome(err))
 		} else {
 			applied, _ := future.Response().(*fsm.Applied)
-			deliver(batch, applied, nil)
+			n.deliver(batch, applied, nil)
 		}
 		p.mu.Lock()
 		p.inFlight--
@@ -260,10 +258,10 @@ func (n *Node) outcome(err error) error {
 }
 
 // deliver answers every caller of a batch.
-func deliver(batch []*proposal, applied *fsm.Applied, err error) {
+func (n *Node) deliver(batch []*proposal, applied *fsm.Applied, err error) {
 	switch {
 	case err != nil:
-	case applied == nil:
+	case applied == nil || n.Failure() != nil: // a stopped state machine says "voided" too
 		err = &Unknown{Why: "the state machine stopped while it applied the command"}
 	case applied.Voided:
 		err = &NotDone{Why: "the leadership changed under the command; nothing ran"}
@@ -305,7 +303,7 @@ func (p *proposer) sendLead(l lead) {
 	}
 	id := n.clock.begin()
 	future := n.raft.Apply(data, maxEnqueue)
-	p.waiters.Go(func() {
+	n.futures.Go(func() {
 		err := future.Error()
 		n.clock.finish(id)
 		if err != nil {

@@ -1,0 +1,231 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"raftboard/fsm"
+	boardpb "raftboard/fsm/pb"
+)
+
+// Everything a leader does is in this file. It hangs on the term, never on having been told,
+// and may run twice (RAFT P8): LeaderCh only wakes the loop, and NotifyCh, which blocks raft
+// while nobody reads it, is not used.
+
+const (
+	tickAfter     = time.Second     // since the last stamp, while a deadline is pending (SPEC F-4)
+	housekeepEach = time.Second     // membership, records, feature level
+	dutyTimeout   = 5 * time.Second // of one act of housekeeping
+)
+
+// leadLoop opens leaderships, runs board time and ticks. It runs on every node and does
+// nothing but notice changes on those that do not lead.
+func (n *Node) leadLoop() {
+	every := time.NewTicker(sampleEvery)
+	defer every.Stop()
+	var tick *proposal
+	for {
+		changed := n.fsm.Changed()
+		select {
+		case <-n.stop:
+			return
+		case <-n.raft.LeaderCh():
+		case <-every.C:
+		case <-changed:
+		}
+		n.noticeLeader()
+		if !n.checkMembership() {
+			return
+		}
+		if tick != nil && len(tick.answer) > 0 {
+			tick = nil
+		}
+		if term, ready := n.openLeadership(); ready && tick == nil {
+			tick = n.tickIfDue(term)
+		}
+	}
+}
+
+// openLeadership sees to it that a Lead of the current term is applied before anything else.
+func (n *Node) openLeadership() (term uint64, ready bool) {
+	if n.raft.State() != raft.Leader {
+		n.clock.stop()
+		if !n.queue.empty() {
+			n.queue.refuse(n.notLeading())
+		}
+		return 0, false
+	}
+	term = n.raft.CurrentTerm()
+	if at, ok := n.readyTerm(); !ok || at != term {
+		n.proposer.requestLead(lead{term: term})
+		return term, false
+	}
+	if n.clock.sample() {
+		n.proposer.requestLead(lead{term: term, resumed: true})
+		return term, false
+	}
+	return term, true
+}
+
+// readyTerm is the term of an applied Lead that names this node, while it is the current one
+// and this node leads. A restarted ex-leader replays its own Lead, hence the last condition.
+func (n *Node) readyTerm() (term uint64, ready bool) {
+	c := n.fsm.View().Cluster()
+	if c.GetLeaderId() != n.cfg.ID {
+		return 0, false
+	}
+	term = n.raft.CurrentTerm()
+	return term, c.GetLeaderTerm() == term && n.raft.State() == raft.Leader
+}
+
+// tickIfDue proposes a tick whenever a deadline is pending and a second has passed since the
+// last stamp, and at once while more are due than one step takes. The tick carries a digest
+// of an earlier entry for the others to compare (DESIGN §10).
+func (n *Node) tickIfDue(term uint64) *proposal {
+	v := n.fsm.View()
+	if _, pending := v.Deadline(); !v.Overdue() && !(pending && n.clock.sinceStamp() >= tickAfter) {
+		return nil
+	}
+	if n.doubt.Load() != nil {
+		return nil
+	}
+	sum := v.Digest()
+	data, err := encodeCommand(&boardpb.Command{Op: &boardpb.Command_Tick{
+		Tick: &boardpb.Tick{CheckIndex: v.Applied(), CheckDigest: sum[:]}}})
+	if err != nil {
+		n.log.Error("a tick cannot be encoded", "term", term, "error", err)
+		return nil
+	}
+	p := newProposal(context.Background(), data)
+	if n.queue.push(p, true) != nil {
+		return nil
+	}
+	return p
+}
+
+// noticeLeader wakes those who wait for a change of leader or term.
+func (n *Node) noticeLeader() {
+	id, term := n.Leader()
+	n.seen.mu.Lock()
+	defer n.seen.mu.Unlock()
+	if n.seen.id == id && n.seen.term == term {
+		return
+	}
+	n.seen.id, n.seen.term = id, term
+	close(n.seen.changed)
+	n.seen.changed = make(chan struct{})
+}
+
+// checkMembership stops a node that was removed from the cluster (RAFT P23).
+func (n *Node) checkMembership() bool {
+	removed := n.Removed(n.cfg.ID)
+	if !removed && (n.raft.State() != raft.Shutdown || n.closing.Load()) {
+		return true
+	}
+	n.fail(&DirError{Dir: n.stores.Where, What: "this node was removed from the cluster",
+		Hint: "to bring the machine back, start it with an empty --data-dir and --join: it becomes a new member"})
+	return false
+}
+
+// housekeep keeps records, membership and feature level in step, while this node leads.
+func (n *Node) housekeep() {
+	every := time.NewTicker(housekeepEach)
+	defer every.Stop()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-every.C:
+		}
+		if _, ready := n.readyTerm(); !ready || n.doubt.Load() != nil {
+			continue
+		}
+		servers := n.servers()
+		n.transport.keepOnly(servers)
+		ctx, cancel := context.WithTimeout(n.ctx, dutyTimeout)
+		if err := n.duty(ctx, servers); err != nil {
+			n.log.Debug("a duty of the leader has to be done again", "error", err)
+		}
+		cancel()
+	}
+}
+
+// duty does the first thing that is due.
+func (n *Node) duty(ctx context.Context, servers []raft.Server) error {
+	cluster := n.fsm.View().Cluster()
+	for _, s := range servers {
+		rec := recordOf(cluster, string(s.ID))
+		switch want := n.knownNode(string(s.ID)); {
+		case rec.GetRemoved():
+			return n.configure(ctx, n.raft.RemoveServer(s.ID, 0, dutyTimeout))
+		case rec == nil && want != nil:
+			return n.putNode(ctx, want)
+		case rec != nil && string(s.ID) == n.cfg.ID && !sameNode(rec, want):
+			want.Nonvoter = rec.Nonvoter
+			return n.putNode(ctx, want)
+		case s.Suffrage == raft.Nonvoter && rec != nil && !rec.Nonvoter && n.caughtUp(s.ID) && n.mayPromote(servers):
+			n.log.Info("a node has caught up and becomes a voter", "node", rec.Name, "id", rec.Id)
+			return n.configure(ctx, n.raft.AddVoter(s.ID, s.Address, 0, dutyTimeout))
+		}
+	}
+	if level := commonLevel(cluster, servers); level > cluster.GetLevel() {
+		n.log.Info("every node knows a higher feature level", "level", level)
+		return n.internal(ctx, &boardpb.Command{Op: &boardpb.Command_Level{Level: &boardpb.Level{Level: level}}})
+	}
+	return nil
+}
+
+// internal proposes a command of the leader itself.
+func (n *Node) internal(ctx context.Context, c *boardpb.Command) error {
+	r, err := n.submit(ctx, c, true)
+	if err == nil && r.GetCode() != boardpb.Code_CODE_UNSPECIFIED {
+		return &Refused{Result: r}
+	}
+	return err
+}
+
+// commonLevel is the highest feature level that every node reports, non-voters too; 0 while
+// one of them has no record.
+func commonLevel(c *boardpb.ClusterRecord, servers []raft.Server) uint32 {
+	level := uint32(fsm.MaxLevel)
+	for _, s := range servers {
+		rec := recordOf(c, string(s.ID))
+		if rec == nil {
+			return 0
+		}
+		level = min(level, rec.MaxLevel)
+	}
+	return level
+}
+
+func recordOf(c *boardpb.ClusterRecord, id string) *boardpb.Node {
+	for _, rec := range c.GetNodes() {
+		if rec.Id == id {
+			return rec
+		}
+	}
+	return nil
+}
+
+// knownNode is what this node knows of a member without a record: itself, and who was in the
+// intent of the cluster.
+func (n *Node) knownNode(id string) *boardpb.Node {
+	if id == n.cfg.ID {
+		return n.Self()
+	}
+	for _, m := range n.cfg.Founders {
+		if m.Id == id {
+			return proto.CloneOf(m)
+		}
+	}
+	return nil
+}
+
+// sameNode compares what a node says of itself with its record.
+func sameNode(rec, self *boardpb.Node) bool {
+	return rec.Name == self.Name && rec.RaftAddr == self.RaftAddr && rec.GrpcAddr == self.GrpcAddr &&
+		rec.Version == self.Version && rec.MaxLevel == self.MaxLevel
+}

@@ -1,0 +1,133 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Status is what a node says of itself.
+type Status struct {
+	ID, Name          string
+	Role              string // leader, follower, candidate, shutdown
+	Suffrage          string // voter, nonvoter, none
+	LeaderID          string
+	Term              uint64
+	Applied           uint64 // the state machine's own (RAFT P6)
+	Commit            uint64
+	LastLog, FirstLog uint64
+	SnapshotIndex     uint64
+	LastContact       time.Duration // of the leader; -1: none since the start
+	Voters, Nonvoters []string
+	Contacts          map[string]Contact // of the other members; on the leader only
+	Note              error              // why it is not ready; nil when it is
+	Uptime            time.Duration
+}
+
+// Contact is what a leader knows of another member.
+type Contact struct {
+	Ago     time.Duration // since its last answer; -1: none
+	LastLog uint64
+	Alive   bool
+}
+
+// Status never waits for another node.
+func (n *Node) Status() Status {
+	stats := n.raft.Stats()
+	num := func(key string) uint64 {
+		v, err := strconv.ParseUint(stats[key], 10, 64)
+		if err != nil {
+			return 0
+		}
+		return v
+	}
+	id, _ := n.Leader()
+	s := Status{ID: n.cfg.ID, Name: n.cfg.Name, LeaderID: id, Term: n.raft.CurrentTerm(), Applied: n.fsm.Applied(),
+		Commit: n.raft.CommitIndex(), LastLog: n.raft.LastIndex(), SnapshotIndex: num("last_snapshot_index"),
+		LastContact: -1, Suffrage: "none", Uptime: n.clock.source.Mono() - n.began, Note: n.Ready()}
+	switch n.raft.State() {
+	case raft.Leader:
+		s.Role, s.LastContact = "leader", 0
+	case raft.Follower:
+		s.Role = "follower"
+	case raft.Candidate:
+		s.Role = "candidate"
+	default:
+		s.Role = "shutdown"
+	}
+	if at := n.raft.LastContact(); s.Role != "leader" && !at.IsZero() {
+		s.LastContact = time.Since(at)
+	}
+	if n.Failure() == nil && !n.closing.Load() {
+		if first, err := n.stores.Log.FirstIndex(); err == nil {
+			s.FirstLog = first
+		}
+	}
+	n.statusMembers(&s)
+	return s
+}
+
+func (n *Node) statusMembers(s *Status) {
+	for _, m := range n.servers() {
+		id := string(m.ID)
+		suffrage := "nonvoter"
+		if m.Suffrage == raft.Voter {
+			suffrage = "voter"
+			s.Voters = append(s.Voters, id)
+		} else {
+			s.Nonvoters = append(s.Nonvoters, id)
+		}
+		if id == n.cfg.ID {
+			s.Suffrage = suffrage
+			continue
+		}
+		if s.Role != "leader" {
+			continue
+		}
+		c := Contact{Ago: -1, Alive: n.alive(m.ID)}
+		if seen, ok := n.transport.contact(m.ID); ok {
+			c.Ago, c.LastLog = n.clock.source.Mono()-seen.at, seen.lastLog
+		}
+		if s.Contacts == nil {
+			s.Contacts = map[string]Contact{}
+		}
+		s.Contacts[id] = c
+	}
+}
+
+// catchUpSlack is how many entries a follower may be behind and still count as ready.
+const catchUpSlack = 2048
+
+// Ready says why this node should not be given work, or nil.
+func (n *Node) Ready() error {
+	if err := n.Failure(); err != nil {
+		return err
+	}
+	if n.closing.Load() {
+		return errors.New("stopping")
+	}
+	if err := n.doubt.Load(); err != nil {
+		return *err
+	}
+	if n.raft.State() == raft.Leader {
+		if _, ready := n.readyTerm(); !ready {
+			return errors.New("elected, and its leadership is not open yet")
+		}
+		return nil
+	}
+	switch id, _ := n.Leader(); {
+	case len(n.servers()) == 0:
+		return errors.New("not a member of a cluster yet")
+	case id == "":
+		return errors.New("no leader is known")
+	case n.raft.LastContact().IsZero():
+		return errors.New("catching up: no word from the leader yet") // RAFT P30
+	}
+	if applied, commit := n.fsm.Applied(), n.raft.CommitIndex(); applied+catchUpSlack < commit {
+		return fmt.Errorf("catching up: entry %d of %d", applied, commit)
+	}
+	return nil
+}
