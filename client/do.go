@@ -77,13 +77,18 @@ func (c *Client) call(ctx context.Context, req request) (answer, error) {
 	}
 	proposed := boardpb.Proposed_PROPOSED_NO
 	var last answer
+	var leaderless bool // the last node asked was unreachable or knew no leader
 	for n := 0; ; n++ {
 		if err := c.mayTry(ctx); err != nil {
 			return c.givenUp(last, proposed, err)
 		}
 		ep, healthy := c.routes.pick(req.want)
 		if n > 0 && (!healthy || last.wait > 0) {
-			if err := c.rest(ctx, max(last.wait, backoff(n-1, 50*time.Millisecond, time.Second))); err != nil {
+			pause := max(last.wait, backoff(n-1, 50*time.Millisecond, time.Second))
+			if !own && leaderless {
+				pause = min(pause, c.cfg.NoLeader-time.Since(start)) // one more try, then the end
+			}
+			if err := c.rest(ctx, pause); err != nil {
 				return c.givenUp(last, proposed, err)
 			}
 			ep, _ = c.routes.pick(req.want)
@@ -99,7 +104,8 @@ func (c *Client) call(ctx context.Context, req request) (answer, error) {
 				return answer{}, unanswered(proposed, err, "the answer of %s was lost: %v", ep.addr, err)
 			}
 		}
-		if !own && v == notDone && time.Since(start) >= c.cfg.NoLeader {
+		leaderless = v == notDone
+		if !own && leaderless && time.Since(start) >= c.cfg.NoLeader {
 			return c.givenUp(last, proposed, nil)
 		}
 	}
@@ -160,7 +166,10 @@ func (e *endpoint) try(ctx context.Context, n int, req request) (answer, verdict
 	if err == nil {
 		ans, v := e.judge(req, resp)
 		ans.sentAt = at
-		return ans, v, errors.New("the node does not know whether it was done")
+		if v == unknown {
+			return ans, v, errors.New("the node does not know whether it was done")
+		}
+		return ans, v, nil
 	}
 	if refused := s.refused(err); refused != nil {
 		return answer{}, refusedAll, refused
@@ -208,7 +217,8 @@ func (e *endpoint) judge(req request, resp *wirepb.SessionResponse) (answer, ver
 	res := ans.result
 	switch {
 	case res == nil && ans.read == nil:
-		ans.result = &boardpb.Result{Code: boardpb.Code_CODE_INTERNAL, Message: "the node answered with neither a result nor a read"}
+		ans.result = &boardpb.Result{Code: boardpb.Code_CODE_INTERNAL, Message: "the node's answer does not fit the call"}
+		ans.read = &wirepb.ReadResponse{Failure: ans.result}
 		return ans, answered
 	case res.GetCode() == boardpb.Code_CODE_UNAVAILABLE:
 		e.c.routes.failed(e, failedSoon, errors.New(res.Message), leader)

@@ -118,6 +118,9 @@ func (r *router) failed(ep *endpoint, kind failureKind, cause error, leader *wir
 	h.until = time.Now().Add(backoff(h.failures, first, most))
 	h.failures++
 	h.cause = cause
+	if r.all[r.home] == ep {
+		r.home = (r.home + 1) % len(r.all)
+	}
 	if r.leader == ep && (leader == nil || leader.GrpcAddr != ep.addr) {
 		r.leader = nil
 	}

@@ -73,6 +73,7 @@ type Watch struct {
 	mu        sync.Mutex
 	err       error // why it ended
 	unmatched []string
+	confirmed bool // a node opened it at least once
 
 	// of the goroutine alone
 	next     uint64 // the lowest revision still wanted; 0: not known yet
@@ -108,7 +109,7 @@ func (b *Board) Watch(ctx context.Context, opts WatchOptions) (*Watch, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err != nil {
+	if !w.confirmed {
 		return nil, w.err
 	}
 	return w, nil
@@ -301,7 +302,7 @@ func (w *Watch) began(m *wirepb.WatchOpened) error {
 		w.next = m.Rev + 1
 	}
 	w.mu.Lock()
-	w.unmatched = m.Unmatched
+	w.unmatched, w.confirmed = m.Unmatched, true
 	w.mu.Unlock()
 	w.firstOne.Do(func() { close(w.opened) })
 	if !w.whole {
