@@ -32,7 +32,7 @@ type board struct {
 
 	counts   []*boardpb.NamespaceCounts // by namespace; replaced on change
 	queues   []btree.Map[uint64, string]
-	holdings btree.Set[string] // loop NUL key, of live leases
+	holdings btree.Set[string] // loop NUL own-expiry key, of live leases
 	old      btree.Set[string] // rev key: versions a newer one replaced, of set-like keys
 	tombs    btree.Set[string] // rev key: deleted keys
 	idem     idemOrder
@@ -117,7 +117,11 @@ func splitRevKey(rk string) (uint64, string) {
 	return binary.BigEndian.Uint64([]byte(rk[:8])), rk[8:]
 }
 
-func holding(loop, key string) string { return loop + "\x00" + key }
+func holdings(loop string) string { return loop + "\x00" }
+
+func holding(l *boardpb.Lease) string {
+	return holdings(l.Loop) + revKey(uint64(l.ExpiresTMs), l.Key)
+}
 
 func (b *board) setSettings(settings *boardpb.BoardSettings, schema *Schema, version uint64) {
 	b.settings, b.schema = settings, schema
@@ -220,3 +224,26 @@ type idemOrder struct {
 }
 
 func newIdemOrder() idemOrder { return idemOrder{count: map[string]int{}} }
+
+// Stranded counts the keys with a record that a new table would leave without a
+// namespace or under another mode. Linear in the board: an operator's act.
+func (x *Txn) Stranded(schema *Schema) (first string, n int) {
+	x.b.entries.index.Scan(func(key string, _ *Record[*Key]) bool {
+		old, next := x.b.schema.Find(key), schema.Find(key)
+		if next == nil || old != nil && old.Mode != next.Mode {
+			if n++; first == "" {
+				first = key
+			}
+		}
+		return true
+	})
+	return first, n
+}
+
+// SetSettings replaces the settings; the Txn must commit.
+func (x *Txn) SetSettings(settings *boardpb.BoardSettings, schema *Schema) uint64 {
+	version := x.head.settingsVersion + 1
+	x.b.setSettings(settings, schema, version)
+	x.head.settingsVersion = version
+	return version
+}

@@ -8,27 +8,30 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// commandEnvelope lists the fields of a Command that are not its body.
-var commandEnvelope = map[protoreflect.Name]bool{
-	"board": true, "actor": true, "loop": true, "seq": true, "floor": true,
-	"idempotency_key": true, "call_id": true, "incarnation": true, "entropy": true,
+// isEnvelope tells the fields of a Command that are not its body.
+func isEnvelope(field string) bool {
+	switch field {
+	case "board", "actor", "loop", "seq", "floor", "idempotency_key", "call_id", "incarnation", "entropy":
+		return true
+	}
+	return false
 }
 
 // message writes any message field by field in the order of the numbers, set fields
 // only. It is slower than an encoding by hand and needs no care when an operation is
 // added; records that are hashed on every command have their own.
-func (e *encoder) message(m proto.Message, skip map[protoreflect.Name]bool) {
+func (e *encoder) message(m proto.Message, skip func(field string) bool) {
 	e.fields(m.ProtoReflect(), skip)
 }
 
-func (e *encoder) fields(m protoreflect.Message, skip map[protoreflect.Name]bool) {
+func (e *encoder) fields(m protoreflect.Message, skip func(field string) bool) {
 	type field struct {
 		d protoreflect.FieldDescriptor
 		v protoreflect.Value
 	}
 	var set []field
 	m.Range(func(d protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if !skip[d.Name()] {
+		if skip == nil || !skip(string(d.Name())) {
 			set = append(set, field{d, v})
 		}
 		return true

@@ -12,6 +12,9 @@ import (
 // recover it.
 func (x *Txn) Commit() (rev uint64) {
 	b, at := x.b, x.s.applied
+	if x.empty() {
+		return b.head.rev
+	}
 	if len(x.events) > 0 {
 		x.head.rev++
 	}
@@ -41,6 +44,20 @@ func (x *Txn) Commit() (rev uint64) {
 	x.s.touch(b)
 	x.Discard()
 	return b.head.rev
+}
+
+func (x *Txn) empty() bool {
+	return len(x.events) == 0 && x.compactEvents == 0 && x.head == x.b.head &&
+		len(x.entries.list) == 0 && len(x.leases.list) == 0 && len(x.loops.list) == 0 &&
+		len(x.kept.list) == 0 && len(x.conflicts.list) == 0 && len(x.rates.list) == 0
+}
+
+// PendingRev is the rev an answer names: the commit's, or the board's when it takes none.
+func (x *Txn) PendingRev() uint64 {
+	if len(x.events) > 0 {
+		return x.head.rev + 1
+	}
+	return x.head.rev
 }
 
 // account moves the digest from one record's sum to another's.
@@ -136,7 +153,7 @@ func (s *State) rememberLease(b *board, l *boardpb.Lease) {
 		s.deadlines.Set(d)
 	}
 	if l.State == boardpb.LeaseState_LEASE_STATE_HELD {
-		b.holdings.Insert(holding(l.Loop, l.Key))
+		b.holdings.Insert(holding(l))
 	}
 	if space := b.schema.Find(l.Key); l.QueuePos > 0 && space != nil {
 		b.queues[space.Number].Set(l.QueuePos, l.Key)
@@ -148,7 +165,7 @@ func (s *State) forgetLease(b *board, l *boardpb.Lease) {
 		s.deadlines.Delete(d)
 	}
 	if l.State == boardpb.LeaseState_LEASE_STATE_HELD {
-		b.holdings.Delete(holding(l.Loop, l.Key))
+		b.holdings.Delete(holding(l))
 	}
 	if space := b.schema.Find(l.Key); l.QueuePos > 0 && space != nil {
 		b.queues[space.Number].Delete(l.QueuePos)

@@ -75,7 +75,7 @@ func (e *encoder) sum() Sum {
 func BodyHash(c *boardpb.Command) [16]byte {
 	var e encoder
 	e.start('B', c.Board)
-	e.message(c, commandEnvelope)
+	e.message(c, isEnvelope)
 	return e.sum().Bytes()
 }
 
@@ -237,4 +237,8 @@ func (e *encoder) noteRate(board string, v *boardpb.NoteRate) Sum {
 	e.str(v.Principal)
 	e.u64(uint64(v.Count))
 	return e.sum()
+}
+
+func sumOf(b []byte) Sum {
+	return Sum{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:16])}
 }

@@ -25,6 +25,7 @@ type State struct {
 	stale         []*board          // whose head changed since the last digest
 	enc           encoder
 	txn           Txn // reused: one command runs at a time
+	recordSum     Sum // of the cluster record but its time
 	sum           Sum // of all records and heads; the cluster record is added when the digest is taken
 }
 
@@ -48,6 +49,7 @@ func New() *State {
 		panic("state: the default table does not compile: " + bad.Message)
 	}
 	s.CreateBoard(ClusterBoard, "", settings, schema)
+	s.hashRecord()
 	return s
 }
 
@@ -66,6 +68,7 @@ func (s *State) SetCluster(change func(c *boardpb.ClusterRecord)) {
 	c := proto.CloneOf(s.cluster)
 	change(c)
 	s.cluster = c
+	s.hashRecord()
 }
 
 // SetTime moves both times forward, never backwards (SPEC F-3).
@@ -108,35 +111,21 @@ func (s *State) Digest() Sum {
 	return s.sum.plus(s.clusterSum())
 }
 
+// clusterSum is the digest of the cluster's record. Time moves with every entry and is
+// hashed each time, the rest when it changes.
 func (s *State) clusterSum() Sum {
-	c := s.cluster
 	e := &s.enc
 	e.start('S', "")
-	e.i64(c.TMs)
-	e.i64(c.WallMs)
-	e.i64(c.GraceUntilMs)
-	e.i64(c.GraceMs)
-	e.u64(uint64(c.Level))
-	e.u64(c.LeaderTerm)
-	e.str(c.LeaderId)
-	e.u64(uint64(len(c.Leaderships)))
-	if n := len(c.Leaderships); n > 0 {
-		l := c.Leaderships[n-1]
-		e.u64(l.Term)
-		e.str(l.NodeId)
-		e.i64(l.TMs)
-	}
-	e.u64(uint64(len(c.Nodes)))
-	for _, n := range c.Nodes {
-		e.str(n.Id)
-		e.str(n.Name)
-		e.str(n.RaftAddr)
-		e.str(n.GrpcAddr)
-		e.str(n.Version)
-		e.u64(uint64(n.MaxLevel))
-		e.flag(n.Removed)
-	}
-	return e.sum()
+	e.i64(s.cluster.TMs)
+	e.i64(s.cluster.WallMs)
+	return e.sum().plus(s.recordSum)
+}
+
+func (s *State) hashRecord() {
+	e := &s.enc
+	e.start('R', "")
+	e.message(s.cluster, func(field string) bool { return field == "t_ms" || field == "wall_ms" })
+	s.recordSum = e.sum()
 }
 
 // BoardExists tells whether a board is there; "default" is from its first write on.

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"strings"
+
 	boardpb "raftboard/fsm/pb"
 )
 
@@ -248,12 +250,21 @@ func (x *Txn) PutLoop(l *boardpb.Loop) { x.loops.put(l.Id, l, false) }
 func (x *Txn) DropLoop(id string) {
 	x.loops.put(id, nil, true)
 	x.b.kept.index.Ascend(id+"/", func(key string, _ *Record[*boardpb.Kept]) bool {
-		if len(key) <= len(id) || key[:len(id)+1] != id+"/" {
+		if !strings.HasPrefix(key, id+"/") {
 			return false
 		}
 		x.kept.put(key, nil, true)
 		return true
 	})
+}
+
+// KeepOnlyNewest gives up the history of a key that this Txn wrote.
+func (x *Txn) KeepOnlyNewest(key string) {
+	next := *x.Key(key)
+	for len(next.versions) > 1 {
+		x.dropOldest(&next)
+	}
+	x.entries.put(key, &next, false)
 }
 
 // LoopCount is how many loops the board remembers.
@@ -264,14 +275,20 @@ func (x *Txn) LoopByNonce(principal, nonce string) *boardpb.Loop {
 	return x.Loop(x.b.nonces[principal+"\x00"+nonce])
 }
 
-// Holdings lists the keys a loop holds, in order.
-func (x *Txn) Holdings(loop string) []string {
+// Holdings lists up to limit leases a loop holds, those whose own expiry is next first;
+// due asks only for those whose own expiry has passed. What this Txn staged does not show.
+func (x *Txn) Holdings(loop string, limit int, due bool) []string {
 	var keys []string
-	x.b.holdings.Ascend(holding(loop, ""), func(h string) bool {
-		if len(h) <= len(loop) || h[:len(loop)+1] != holding(loop, "") {
+	x.b.holdings.Ascend(holdings(loop), func(h string) bool {
+		rest, mine := strings.CutPrefix(h, holdings(loop))
+		if !mine || len(keys) == limit {
 			return false
 		}
-		keys = append(keys, h[len(loop)+1:])
+		expires, key := splitRevKey(rest)
+		if due && !x.Passed(int64(expires)) {
+			return false
+		}
+		keys = append(keys, key)
 		return true
 	})
 	return keys

@@ -1,0 +1,334 @@
+package board
+
+import (
+	"fmt"
+
+	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/state"
+)
+
+func windowID(loop string, seq uint64) string    { return fmt.Sprintf("%s/%016x", loop, seq) }
+func idempotencyID(principal, key string) string { return principal + "!" + key }
+
+// Identity is who a command says it is: the seq of a loop, or an idempotency key. It
+// answers nil when the command may run; else the first answer again, or a refusal
+// (SPEC F-7, F-13).
+func Identity(x *state.Txn, hash [16]byte) *boardpb.Result {
+	c := x.Command()
+	if c.Loop != "" {
+		if r := ownLoop(x, c); r != nil {
+			return r
+		}
+	}
+	switch {
+	case c.Seq > 0:
+		return windowed(x, c, hash)
+	case x.Loop(c.Loop).GetState() == ended && !closes(c):
+		return &boardpb.Result{Code: boardpb.Code_CODE_LOOP_ENDED, Loop: c.Loop}
+	case c.IdempotencyKey != "":
+		return keyed(x, c, hash)
+	}
+	return nil
+}
+
+// closes: closing a loop twice is answered by the operation itself.
+func closes(c *boardpb.Command) bool {
+	_, ok := c.Op.(*boardpb.Command_LoopClose)
+	return ok
+}
+
+func ownLoop(x *state.Txn, c *boardpb.Command) *boardpb.Result {
+	switch l := x.Loop(c.Loop); {
+	case l == nil:
+		return &boardpb.Result{Code: boardpb.Code_CODE_NOT_FOUND, Loop: c.Loop}
+	case l.Principal != state.Principal(c.Actor):
+		return &boardpb.Result{Code: boardpb.Code_CODE_FORBIDDEN, Loop: c.Loop, Field: fieldLoop}
+	}
+	return nil
+}
+
+func windowed(x *state.Txn, c *boardpb.Command, hash [16]byte) *boardpb.Result {
+	l := x.Loop(c.Loop)
+	floor := max(l.Floor, c.Floor)
+	if c.Seq < floor {
+		return &boardpb.Result{Code: boardpb.Code_CODE_EXPIRED_REQUEST, Got: c.Seq, Limit: floor}
+	}
+	if k := x.Kept(windowID(c.Loop, c.Seq)); k != nil {
+		return again(x, k, hash)
+	}
+	if l.State == ended {
+		return &boardpb.Result{Code: boardpb.Code_CODE_LOOP_ENDED, Loop: c.Loop}
+	}
+	if c.Seq >= floor+state.InFlight {
+		return &boardpb.Result{Code: boardpb.Code_CODE_LIMIT_IN_FLIGHT, Got: c.Seq, Limit: state.InFlight, RetryAfterMs: 50}
+	}
+	return nil
+}
+
+func keyed(x *state.Txn, c *boardpb.Command, hash [16]byte) *boardpb.Result {
+	me := state.Principal(c.Actor)
+	lapsed := func(k *boardpb.Kept) bool { return x.T() >= k.KeptTMs+state.IdemKeptMs }
+	if k := x.Kept(idempotencyID(me, c.IdempotencyKey)); k != nil && !lapsed(k) {
+		return again(x, k, hash)
+	}
+	// A few that lapsed go with every new one, so the memory never grows past its use.
+	oldest := x.OldestIdem(4)
+	board, own := x.IdemCount(me)
+	for _, k := range oldest {
+		if lapsed(k) {
+			x.DropKept(k.Id)
+			board--
+			if isOf(k.Id, me) {
+				own--
+			}
+		}
+	}
+	got, limit := own, state.IdemPerPrincipal
+	if board >= state.IdemPerBoard {
+		got, limit = board, state.IdemPerBoard
+	}
+	if got < limit {
+		return nil
+	}
+	r := &boardpb.Result{Code: boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, Got: uint64(got), Limit: uint64(limit)}
+	if len(oldest) > 0 {
+		r.RetryAfterMs = max(1, oldest[0].KeptTMs+state.IdemKeptMs-x.T())
+	}
+	return r
+}
+
+func isOf(id, principal string) bool {
+	return len(id) > len(principal) && id[:len(principal)+1] == principal+"!"
+}
+
+// again gives the first answer to an identity, unless it comes with another body.
+func again(x *state.Txn, k *boardpb.Kept, hash [16]byte) *boardpb.Result {
+	if string(k.BodyHash) != string(hash[:]) {
+		return &boardpb.Result{Code: boardpb.Code_CODE_REQUEST_ID_REUSED}
+	}
+	return recall(x, k)
+}
+
+const (
+	keptRenewed = 1 << iota
+	keptLate
+	keptGuard
+	keptOp
+)
+
+// Remember keeps an answer under the command's identity, if it has one, without any value.
+func Remember(x *state.Txn, r *boardpb.Result, hash [16]byte) {
+	c := x.Command()
+	k := &boardpb.Kept{BodyHash: hash[:], Outcome: r.Outcome, Code: r.Code, Rev: r.Rev, Version: r.Version,
+		Generation: r.Generation, Who: firstNonEmpty(r.Holder, r.Author), ExpiresTMs: r.ExpiresTMs, Field: r.Field, Got: r.Got,
+		Number: max(r.Limit, r.Next), KeptTMs: x.T()}
+	switch {
+	case c.Seq > 0:
+		k.Id = windowID(c.Loop, c.Seq)
+	case c.IdempotencyKey != "":
+		k.Id = idempotencyID(state.Principal(c.Actor), c.IdempotencyKey)
+	default:
+		return
+	}
+	if named := firstNonEmpty(r.Key, r.Loop); named != bodyKey(c) {
+		k.Key = named
+	}
+	for _, one := range r.Results {
+		k.Versions = append(k.Versions, one.Version)
+		k.Generations = append(k.Generations, one.Generation)
+	}
+	k.Flags = flag(r.Renewed, keptRenewed) | flag(r.Late, keptLate)
+	switch {
+	case r.FailedGuard != nil:
+		k.Flags, k.Number = k.Flags|keptGuard, uint64(*r.FailedGuard)
+	case r.FailedOp != nil:
+		k.Flags, k.Number = k.Flags|keptOp, uint64(*r.FailedOp)
+	case r.DurationMs > 0:
+		k.Got = uint64(r.DurationMs)
+	}
+	x.PutKept(k)
+}
+
+func flag(set bool, bit uint32) uint32 {
+	if set {
+		return bit
+	}
+	return 0
+}
+
+func firstNonEmpty(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// recall rebuilds an answer from what was kept of it, the command, which is the same
+// again, and the values at the versions named, as far as they are retained.
+func recall(x *state.Txn, k *boardpb.Kept) *boardpb.Result {
+	c := x.Command()
+	r := &boardpb.Result{Outcome: k.Outcome, Code: k.Code, Rev: k.Rev, Version: k.Version, Generation: k.Generation,
+		ExpiresTMs: k.ExpiresTMs, Field: k.Field, Got: k.Got, Limit: k.Number, Replayed: true,
+		Renewed: k.Flags&keptRenewed != 0, Late: k.Flags&keptLate != 0, Key: firstNonEmpty(k.Key, bodyKey(c))}
+	switch {
+	case k.Flags&keptGuard != 0:
+		n := uint32(k.Number)
+		r.FailedGuard, r.Limit = &n, 0
+	case k.Flags&keptOp != 0:
+		n := uint32(k.Number)
+		r.FailedOp, r.Limit = &n, 0
+	}
+	if r.ExpiresTMs > 0 {
+		r.ExpiresInMs = max(0, r.ExpiresTMs-x.T())
+	}
+	recallOp(x, c, k, r)
+	return r
+}
+
+// recallOp adds what depends on the operation.
+func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Result) {
+	named := numbersNamed(c, r)
+	r.YourVersion, r.YourGeneration = named.version, named.generation
+	ok := k.Outcome == boardpb.Outcome_OUTCOME_OK
+	switch c.Op.(type) {
+	case *boardpb.Command_LoopOpen:
+		r.Loop, r.Key = r.Key, ""
+		r.TtlMs = x.Loop(r.Loop).GetTtlMs()
+		return
+	case *boardpb.Command_Claim, *boardpb.Command_ClaimNext:
+		if ok {
+			r.DurationMs, r.Got, r.Limit = int64(k.Got), 0, 0
+			recallClaim(x, r)
+			return
+		}
+		r.Next, r.Limit = r.Limit, 0
+	case *boardpb.Command_Txn:
+		for i := range k.Versions {
+			keys := opKeys(txnOp(c.GetTxn().Ops[i]))
+			r.Results = append(r.Results, &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: keys[0],
+				Version: k.Versions[i], Generation: k.Generations[i]})
+		}
+	}
+	switch k.Outcome {
+	case boardpb.Outcome_OUTCOME_CONFLICT:
+		r.Author = k.Who
+		recallValue(x, r)
+	case boardpb.Outcome_OUTCOME_UNSPECIFIED, boardpb.Outcome_OUTCOME_HELD, boardpb.Outcome_OUTCOME_DONE:
+		r.Holder = k.Who
+	}
+}
+
+func recallClaim(x *state.Txn, r *boardpb.Result) {
+	recallValue(x, r)
+	for _, p := range x.Lease(r.Key).GetPrevious() {
+		if p.Generation < r.Generation {
+			r.Previous = append(r.Previous, p)
+		}
+	}
+}
+
+func recallValue(x *state.Txn, r *boardpb.Result) {
+	if r.Version == 0 {
+		return
+	}
+	if key := x.Key(r.Key); key != nil {
+		if e := key.Version(r.Version); e != nil {
+			describe(r, e)
+			return
+		}
+	}
+	r.ValueGone = true
+}
+
+type numbers struct{ version, generation uint64 }
+
+// numbersNamed finds the version and generation that the caller named for the key of
+// the answer.
+func numbersNamed(c *boardpb.Command, r *boardpb.Result) numbers {
+	op := plainOp(c)
+	if t := c.GetTxn(); t != nil {
+		switch {
+		case r.FailedGuard != nil:
+			g := t.Guards[*r.FailedGuard]
+			return numbers{g.GetVersion().GetVersion(), g.GetLease().GetGeneration()}
+		case r.FailedOp != nil:
+			op = txnOp(t.Ops[*r.FailedOp])
+		}
+	}
+	if h := c.GetHeartbeat(); h != nil {
+		op = h
+	}
+	var n numbers
+	if v, ok := op.(interface{ GetIfVersion() uint64 }); ok {
+		n.version = v.GetIfVersion()
+	}
+	if g, ok := op.(interface{ GetGeneration() uint64 }); ok {
+		n.generation = g.GetGeneration()
+	}
+	return n
+}
+
+// bodyKey is the key that a command's body names, if it is one.
+func bodyKey(c *boardpb.Command) string {
+	switch o := c.Op.(type) {
+	case *boardpb.Command_Txn, *boardpb.Command_ClaimNext, *boardpb.Command_LoopOpen, *boardpb.Command_LoopKeepalive:
+		return ""
+	case *boardpb.Command_Heartbeat:
+		return o.Heartbeat.Key
+	case *boardpb.Command_Reopen:
+		return o.Reopen.Key
+	case *boardpb.Command_ForceRelease:
+		return o.ForceRelease.Key
+	case *boardpb.Command_ReportConflict:
+		return o.ReportConflict.Key
+	}
+	if keys := opKeys(plainOp(c)); len(keys) > 0 {
+		return keys[0]
+	}
+	return ""
+}
+
+// Touch does for the calling loop what every command does: its floor rises, it lives on
+// if the command was accepted, and it is told what it lost (SPEC F-13, LS-20).
+func Touch(x *state.Txn, r *boardpb.Result) {
+	c := x.Command()
+	l := x.Loop(c.Loop)
+	if c.Loop == "" || l == nil || l.Principal != state.Principal(c.Actor) {
+		return
+	}
+	r.Ended = append(r.Ended, l.Untold...)
+	if l.State == ended {
+		return
+	}
+	next := raiseFloor(x, l, c.Floor)
+	if r.Code == boardpb.Code_CODE_UNSPECIFIED {
+		next.LastTMs = x.T()
+		wake(x, next)
+	}
+	if c.Seq > 0 {
+		markTold(next, c.Seq)
+	}
+	x.PutLoop(next)
+}
+
+func markTold(l *boardpb.Loop, seq uint64) {
+	told := make([]*boardpb.Ended, len(l.Untold))
+	for i, e := range l.Untold {
+		told[i] = e
+		if e.ToldSeq == 0 {
+			told[i] = &boardpb.Ended{Key: e.Key, Generation: e.Generation, Cause: e.Cause, TMs: e.TMs, WallMs: e.WallMs, ToldSeq: seq}
+		}
+	}
+	l.Untold = told
+}
+
+// Kept reports whether an answer of this code is remembered: those that say that the
+// command never ran are not.
+func Keeps(r *boardpb.Result) bool {
+	switch r.Code {
+	case boardpb.Code_CODE_EXPIRED_REQUEST, boardpb.Code_CODE_REQUEST_ID_REUSED, boardpb.Code_CODE_LOOP_ENDED,
+		boardpb.Code_CODE_LIMIT_IN_FLIGHT, boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, boardpb.Code_CODE_RESET:
+		return false
+	}
+	return true
+}
