@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"raftboard/fsm"
+	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
 )
 
@@ -93,7 +94,7 @@ func (n *Node) tickIfDue(term uint64) *proposal {
 		return nil
 	}
 	sum := v.Digest()
-	data, err := encodeCommand(&boardpb.Command{Op: &boardpb.Command_Tick{
+	data, err := encodeCommand(&boardpb.Command{Actor: board.SystemActor(), Op: &boardpb.Command_Tick{
 		Tick: &boardpb.Tick{CheckIndex: v.Applied(), CheckDigest: sum[:]}}})
 	if err != nil {
 		n.log.Error("a tick cannot be encoded", "term", term, "error", err)
@@ -180,6 +181,7 @@ func (n *Node) duty(ctx context.Context, servers []raft.Server) error {
 
 // internal proposes a command of the leader itself.
 func (n *Node) internal(ctx context.Context, c *boardpb.Command) error {
+	c.Actor = board.SystemActor()
 	r, err := n.submit(ctx, c, true)
 	if err == nil && r.GetCode() != boardpb.Code_CODE_UNSPECIFIED {
 		return &Refused{Result: r}

@@ -123,6 +123,12 @@ func (n *Node) putNode(ctx context.Context, node *boardpb.Node) error {
 	return n.internal(ctx, &boardpb.Command{Op: &boardpb.Command_NodePut{NodePut: &boardpb.NodePut{Node: node}}})
 }
 
+// dropNode marks a node as removed, and forgets it when it is marked already. The key keeps a
+// repeat from doing the second when the first was meant.
+func (n *Node) dropNode(ctx context.Context, act, id string) error {
+	return n.internal(ctx, &boardpb.Command{IdempotencyKey: act + id, Op: &boardpb.Command_NodeDrop{NodeDrop: &boardpb.NodeDrop{Id: id}}})
+}
+
 // Readmit lets a removed name be used again, by a node with a new id.
 func (n *Node) Readmit(ctx context.Context, name string) error {
 	if err := n.mayPropose(); err != nil {
@@ -135,7 +141,7 @@ func (n *Node) Readmit(ctx context.Context, name string) error {
 		if !rec.Removed {
 			return refuse(boardpb.Code_CODE_EXISTS, "", "node %s is a member already", name)
 		}
-		return n.internal(ctx, &boardpb.Command{Op: &boardpb.Command_NodeDrop{NodeDrop: &boardpb.NodeDrop{Id: rec.Id}}})
+		return n.dropNode(ctx, "readmit-", rec.Id)
 	}
 	return refuse(boardpb.Code_CODE_NOT_FOUND, "a new name needs no readmission: start the node with --join", "no node named %s was removed", name)
 }
@@ -218,12 +224,10 @@ func (n *Node) Remove(ctx context.Context, idOrName string) error {
 	if rec.Id == n.cfg.ID {
 		return n.handOver(ctx)
 	}
-	rec.Removed = true
-	if rec.Name == "" {
-		rec.Name = rec.Id
-	}
-	if err := n.putNode(ctx, rec); err != nil {
-		return err
+	if now := recordOf(n.fsm.View().Cluster(), rec.Id); now != nil && !now.Removed {
+		if err := n.dropNode(ctx, "remove-", rec.Id); err != nil {
+			return err
+		}
 	}
 	if _, still := serverOf(n.servers(), rec.Id); !still {
 		return nil // housekeeping was faster

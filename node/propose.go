@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"raftboard/fsm"
+	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
 )
 
@@ -291,7 +292,7 @@ func (p *proposer) sendLead(l lead) {
 		p.mu.Unlock()
 		n.queue.poke()
 	}
-	command, err := encodeCommand(&boardpb.Command{Op: &boardpb.Command_Lead{Lead: &boardpb.Lead{NodeId: n.cfg.ID, Resumed: l.resumed}}})
+	command, err := encodeCommand(&boardpb.Command{Actor: board.SystemActor(), Op: &boardpb.Command_Lead{Lead: &boardpb.Lead{NodeId: n.cfg.ID, Resumed: l.resumed}}})
 	if err != nil {
 		done(false)
 		return
