@@ -78,6 +78,16 @@ func statusOf(r *boardpb.Result, leader *wirepb.Leader) error {
 	return with.Err()
 }
 
+// resultFromError finds the Result in the error of a unary call; nil if there is none.
+func resultFromError(err error) *boardpb.Result {
+	for _, d := range status.Convert(err).Details() {
+		if r, ok := d.(*boardpb.Result); ok {
+			return r
+		}
+	}
+	return nil
+}
+
 // reasonOf is the name of a code in an ErrorInfo: UPPER_SNAKE, without the enum's prefix.
 func reasonOf(code boardpb.Code) string {
 	return strings.TrimPrefix(code.String(), "CODE_")

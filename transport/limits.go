@@ -14,7 +14,6 @@ import (
 const (
 	maxMessageBytes = 4 << 20 // one gRPC message, both ways
 	maxRequestBytes = 1 << 20 // one command or query
-	pageBytes       = 2 << 20 // what one page of an answer carries, unless a single record is larger
 
 	// unavailableAfter bounds how long a call waits for a leader and a majority (SPEC F-9:
 	// an answer within 5 s). The rest of the 5 s belongs to the way back.

@@ -27,6 +27,7 @@ const (
 	peerPing     = 20 * time.Second // of an idle link; servers allow one every 10 s
 	peerPingWait = 10 * time.Second
 	peerDialWait = 2 * time.Second
+	fenceTry     = 2 * time.Second // one try: a leader that is cut off must not hold a read for longer
 )
 
 // peerLinks are this node's gRPC connections to the others: one each, made when first
@@ -71,8 +72,17 @@ func dialPeer(addr string, dial func(ctx context.Context, addr string) (net.Conn
 	)
 }
 
-// to answers the client of the Peer service of a node. It does not block.
+// to answers a client of the Peer service of a node. It does not block.
 func (p *peerLinks) to(id string) (wirepb.PeerClient, error) {
+	conn, err := p.conn(id)
+	if err != nil {
+		return nil, err
+	}
+	return wirepb.NewPeerClient(conn), nil
+}
+
+// conn answers the connection to a node, which may still be connecting.
+func (p *peerLinks) conn(id string) (*grpc.ClientConn, error) {
 	n := p.book.node(id)
 	if n.GetGrpcAddr() == "" {
 		return nil, fmt.Errorf("no address is known for node %s", id)
@@ -84,7 +94,7 @@ func (p *peerLinks) to(id string) (wirepb.PeerClient, error) {
 	}
 	link := p.links[id]
 	if link != nil && link.addr == n.GrpcAddr {
-		return wirepb.NewPeerClient(link.conn), nil
+		return link.conn, nil
 	}
 	conn, err := dialPeer(n.GrpcAddr, p.dial)
 	if err != nil {
@@ -94,7 +104,7 @@ func (p *peerLinks) to(id string) (wirepb.PeerClient, error) {
 		link.conn.Close()
 	}
 	p.links[id] = &peerLink{addr: n.GrpcAddr, conn: conn}
-	return wirepb.NewPeerClient(conn), nil
+	return conn, nil
 }
 
 // sign adds who we are to an outgoing Peer call.
@@ -120,6 +130,8 @@ func (a askPeers) Fence(ctx context.Context, nodeID string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, fenceTry)
+	defer cancel()
 	answer, err := peer.Fence(a.links.sign(ctx), &wirepb.FenceRequest{From: a.links.self})
 	if err != nil {
 		return 0, err

@@ -23,15 +23,20 @@ import (
 type service struct {
 	self    *boardpb.Node
 	auth    string
+	exposed bool // auth is off and an address is not loopback
+	dataDir string
+	started time.Time
 	limits  Limits
 	logger  hclog.Logger
 	book    *addressBook
 	forward *forwarder
 
-	node atomic.Pointer[node.Node] // nil until this node belongs to a cluster
+	identity func() (clusterID, clusterName string)
+	node     atomic.Pointer[node.Node] // nil until this node belongs to a cluster
 
 	inFlight, sessions, watchers *gate
 
+	leaving  chan struct{} // closed when this node is no longer ready: it will stop
 	draining chan struct{} // closed when nothing new is let in
 	finished chan struct{} // closed when the time for finishing is over
 }
@@ -60,10 +65,8 @@ func (s *service) apply(ctx context.Context, actor *boardpb.Actor, request *wire
 
 // enter lets a call in while the server is open and not overrun.
 func (s *service) enter() *boardpb.Result {
-	select {
-	case <-s.draining:
-		return notDone("this node is stopping", "repeat it at another node")
-	default:
+	if refused := s.notDraining(); refused != nil {
+		return refused
 	}
 	return s.inFlight.enter()
 }
@@ -141,6 +144,10 @@ func (s *service) proposeHere(ctx context.Context, n *node.Node, c *boardpb.Comm
 // resultOf is the message for an error of the node below. Whatever is not known to be
 // definite is unknown.
 func resultOf(err error) *boardpb.Result {
+	var refused *node.Refused
+	if errors.As(err, &refused) {
+		return refused.Result
+	}
 	var known interface {
 		error
 		Result() *boardpb.Result

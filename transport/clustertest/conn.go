@@ -1,0 +1,95 @@
+package clustertest
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// conn is one end of a connection.
+type conn struct {
+	network       *Network
+	from, to      string // this host, the other host
+	local, remote net.Addr
+	in, out       *pipe
+	reads, writes deadline
+}
+
+func (c *conn) Read(b []byte) (int, error)  { return c.in.read(b, &c.reads) }
+func (c *conn) Write(b []byte) (int, error) { return c.out.write(b, &c.writes) }
+
+// Close ends both directions: the other side still reads what was sent.
+func (c *conn) Close() error {
+	c.network.forget(c)
+	c.out.end(io.EOF, false)
+	c.in.end(net.ErrClosed, true)
+	return nil
+}
+
+// reset breaks both directions, for both ends.
+func (c *conn) reset() {
+	c.network.forget(c)
+	c.out.end(io.ErrUnexpectedEOF, true)
+	c.in.end(io.ErrUnexpectedEOF, true)
+}
+
+func (c *conn) LocalAddr() net.Addr  { return c.local }
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
+
+func (c *conn) SetDeadline(t time.Time) error {
+	c.reads.set(t)
+	c.writes.set(t)
+	return nil
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.reads.set(t)
+	return nil
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.writes.set(t)
+	return nil
+}
+
+// deadline is when an end gives up waiting. The zero value never does.
+type deadline struct {
+	mu   sync.Mutex
+	at   time.Time
+	wake chan struct{}
+}
+
+func (d *deadline) set(at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at = at
+	if d.wake != nil {
+		close(d.wake)
+		d.wake = nil
+	}
+}
+
+// changed is closed when another deadline is set.
+func (d *deadline) changed() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.wake == nil {
+		d.wake = make(chan struct{})
+	}
+	return d.wake
+}
+
+// timer runs until the deadline; expired says that it has passed.
+func (d *deadline) timer() (timer *time.Timer, expired bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	left := 365 * 24 * time.Hour
+	if !d.at.IsZero() {
+		left = time.Until(d.at)
+	}
+	if left <= 0 {
+		return nil, true
+	}
+	return time.NewTimer(left), false
+}

@@ -1,0 +1,120 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// The times of a graceful stop (ECOSYSTEM §6.1).
+const (
+	handOverWait = 5 * time.Second  // for the leadership to be taken over
+	finishCalls  = 10 * time.Second // for calls that run when nothing new is let in any more
+	closeWait    = 10 * time.Second // for Raft and the stores
+)
+
+// Stop ends the server. First it is not ready, so that nobody sends it new work; after the
+// drain delay it hands its leadership over; then it lets nothing in, tells sessions and
+// watches to go elsewhere, finishes the calls that run; last it stops Raft and closes the
+// stores. When ctx ends, what is left of the waiting is skipped: a Stop with an ended ctx
+// is a hard stop. Stopping twice waits for the first.
+func (s *Server) Stop(ctx context.Context) error {
+	s.stopping.Do(func() {
+		s.drain(ctx)
+		s.endErr = s.closeAll(ctx)
+		close(s.stopped)
+	})
+	<-s.stopped
+	return s.endErr
+}
+
+// Wait returns when the server has stopped: nil after Stop, and the reason when the node
+// below stopped by itself. It then stops the rest at once: what cannot vouch for its data
+// answers nobody.
+func (s *Server) Wait() error {
+	select {
+	case <-s.stopped:
+		return s.endErr
+	case err := <-s.failure:
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		return errors.Join(err, s.Stop(ended))
+	}
+}
+
+// fail is told why the node below cannot go on. The first reason counts.
+func (s *Server) fail(err error) {
+	select {
+	case s.failure <- err:
+	default:
+	}
+}
+
+func (s *Server) drain(ctx context.Context) {
+	close(s.service.leaving)
+	n := s.service.node.Load()
+	if s.cfg.DrainDelay > 0 {
+		pause(ctx, s.cfg.DrainDelay)
+	}
+	if n != nil && n.IsLeader() && ctx.Err() == nil {
+		handOver, cancel := context.WithTimeout(ctx, handOverWait)
+		if err := n.StepDown(handOver, ""); err != nil {
+			s.cfg.Logger.Warn("the leadership was not handed over", "error", err)
+		}
+		cancel()
+	}
+	close(s.service.draining)
+	graceful := make(chan struct{})
+	go func() {
+		defer close(graceful)
+		s.grpcServer.GracefulStop()
+	}()
+	timer := time.NewTimer(finishCalls)
+	defer timer.Stop()
+	select {
+	case <-graceful:
+		close(s.service.finished)
+		return
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	close(s.service.finished)
+	s.grpcServer.Stop() // cuts what did not finish, and lets GracefulStop return
+	<-graceful
+}
+
+// closeAll ends whatever Start began, in the order of dependence.
+func (s *Server) closeAll(ctx context.Context) error {
+	s.stop()
+	if s.grpcServer != nil {
+		s.grpcServer.Stop()
+	}
+	s.serving.Wait()
+	s.stopAdmin()
+	if s.service != nil {
+		s.enlist.hangUp(true)
+		s.running.Wait()
+		s.service.forward.close()
+	}
+	var errs []error
+	if s.service != nil {
+		if n := s.service.node.Load(); n != nil {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+			if ctx.Err() != nil {
+				cancel() // a hard stop waits for nothing
+			}
+			errs = append(errs, n.Close(closing))
+			cancel()
+		}
+		s.links.close()
+	}
+	for _, l := range []interface{ Close() error }{s.grpcListener, s.raftListener, s.adminListener} {
+		if l != nil {
+			l.Close() // most are closed by now; another close does no harm
+		}
+	}
+	if s.dir != nil {
+		errs = append(errs, s.dir.Close())
+	}
+	return errors.Join(errs...)
+}

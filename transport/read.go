@@ -1,0 +1,280 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"raftboard/fsm/board"
+	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/state"
+	"raftboard/node"
+	wirepb "raftboard/transport/pb"
+)
+
+// read answers one query. The answer is a pure function of one View: a board at one rev,
+// which the answer names. A refusal is in its failure.
+func (s *service) read(ctx context.Context, actor *boardpb.Actor, request *wirepb.ReadRequest) *wirepb.ReadResponse {
+	if refused := s.enter(); refused != nil {
+		return s.failedRead(refused)
+	}
+	defer s.inFlight.leave()
+	want, refused := checkRead(request)
+	if refused != nil {
+		return s.failedRead(refused)
+	}
+	n := s.node.Load()
+	if n == nil {
+		return s.failedRead(notDone("this node does not belong to a cluster yet", "ask another node"))
+	}
+	view, refused := s.view(ctx, n, want)
+	if refused != nil {
+		return s.failedRead(refused)
+	}
+	answer := &wirepb.ReadResponse{NodeId: s.self.Id, Leader: s.leader(), TMs: view.T(), WallMs: view.Wall()}
+	if request.GetBoards() != nil {
+		answer.Answer = &wirepb.ReadResponse_Boards{Boards: boardsAnswer(view)}
+		return answer
+	}
+	b, refused := boardOf(view, request.Board, request.Incarnation)
+	if refused == nil {
+		answer.Rev, answer.Incarnation = b.Rev(), b.Incarnation()
+		answer.Ended = board.EndedFor(b, request.Loop, actor.Principal)
+		refused = query(b, request, answer)
+	}
+	if refused != nil {
+		answer.Failure = refused
+	}
+	return answer
+}
+
+// checkRead looks at what a query says of itself, before anything is asked of the cluster.
+func checkRead(request *wirepb.ReadRequest) (node.Consistency, *boardpb.Result) {
+	want := node.Consistency{Board: request.GetBoard(), Rev: request.GetAtLeastRev()}
+	switch request.GetConsistency() {
+	case wirepb.Consistency_CONSISTENCY_UNSPECIFIED, wirepb.Consistency_CONSISTENCY_LINEARIZABLE:
+		want.Kind = node.Linearizable
+	case wirepb.Consistency_CONSISTENCY_AT_LEAST:
+		want.Kind = node.AtLeast
+	case wirepb.Consistency_CONSISTENCY_STALE:
+		want.Kind = node.Stale
+	default:
+		return want, badField("consistency", fmt.Sprintf("consistency %d is not known", request.Consistency),
+			"use linearizable, at_least or stale")
+	}
+	if want.Kind != node.AtLeast && want.Rev != 0 {
+		return want, badField("at_least_rev", "at_least_rev is set, but the consistency is not at_least",
+			"ask with consistency at_least, or leave at_least_rev out")
+	}
+	if request.GetQuery() == nil {
+		return want, badField("query", "the request holds no query this server knows", "send one query")
+	}
+	if where := unknownField(request.ProtoReflect()); where != "" {
+		return want, badField(where, "the request has fields this server does not know: it is older than the caller",
+			"upgrade the servers first")
+	}
+	if size := proto.Size(request); size > maxRequestBytes {
+		r := refuse(boardpb.Code_CODE_TOO_LARGE,
+			fmt.Sprintf("the query has %d bytes; at most %d are taken", size, maxRequestBytes), "send a smaller query")
+		r.Got, r.Limit = uint64(size), maxRequestBytes
+		return want, r
+	}
+	if len(request.CallId) > state.MaxOpaque {
+		r := badField("call_id", fmt.Sprintf("call_id has %d bytes; at most %d fit", len(request.CallId), state.MaxOpaque), "shorten it")
+		r.Got, r.Limit = uint64(len(request.CallId)), state.MaxOpaque
+		return want, r
+	}
+	cluster := request.GetBoards() != nil
+	switch {
+	case cluster && request.Board != "":
+		return want, badField("board", "the list of boards belongs to no board", "leave board empty")
+	case cluster && want.Kind == node.AtLeast:
+		return want, badField("consistency", "the list of boards has no rev to wait for", "use linearizable or stale")
+	case !cluster && request.Board == "":
+		return want, badField("board", "the query names no board", `name one; "default" exists by itself`)
+	}
+	return want, nil
+}
+
+// unknownField names the first message that carries fields this server does not know.
+func unknownField(m protoreflect.Message) (where string) {
+	if len(m.GetUnknown()) > 0 {
+		return string(m.Descriptor().Name())
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if f.Message() != nil && !f.IsList() && !f.IsMap() {
+			where = unknownField(v.Message())
+		}
+		return where == ""
+	})
+	return where
+}
+
+// view gets a View that satisfies the consistency asked for. It waits for a leader and a
+// majority at most unavailableAfter.
+func (s *service) view(ctx context.Context, n *node.Node, want node.Consistency) (*state.View, *boardpb.Result) {
+	ctx, cancel := context.WithTimeout(ctx, unavailableAfter)
+	defer cancel()
+	for {
+		view, err := n.Read(ctx, want)
+		if err == nil {
+			return view, nil
+		}
+		r := resultOf(err)
+		r.Proposed = boardpb.Proposed_PROPOSED_NO // a read leaves nothing behind
+		if r.Code != boardpb.Code_CODE_UNAVAILABLE || !pause(ctx, waitForLeader/2) {
+			return nil, r
+		}
+	}
+}
+
+// boardOf finds a board in a View, and refuses one that is not the caller's.
+func boardOf(view *state.View, name, incarnation string) (*state.Board, *boardpb.Result) {
+	b := view.Board(name)
+	if b == nil {
+		return nil, refuse(boardpb.Code_CODE_NOT_FOUND, fmt.Sprintf("board %q does not exist", clip(name, 64)),
+			"raftboard board list shows those that do")
+	}
+	if incarnation != "" && b.Incarnation() != incarnation {
+		return nil, resetTo(b)
+	}
+	return b, nil
+}
+
+func resetTo(b *state.Board) *boardpb.Result {
+	r := refuse(boardpb.Code_CODE_RESET,
+		fmt.Sprintf("board %q was created anew: revs, versions and generations of the old one mean nothing here", b.Name()),
+		"begin again with a snapshot of the new incarnation")
+	r.Incarnation, r.Rev = b.Incarnation(), b.Rev()
+	return r
+}
+
+// query fills in the answer to one query of one board.
+func query(b *state.Board, request *wirepb.ReadRequest, answer *wirepb.ReadResponse) *boardpb.Result {
+	switch q := request.Query.(type) {
+	case *wirepb.ReadRequest_Get:
+		return get(b, q.Get, answer)
+	case *wirepb.ReadRequest_History:
+		return history(b, q.History, answer)
+	case *wirepb.ReadRequest_List:
+		return list(b, q.List, answer)
+	case *wirepb.ReadRequest_Dump:
+		return dump(b, q.Dump, answer)
+	case *wirepb.ReadRequest_Leases:
+		return leases(b, q.Leases, answer)
+	case *wirepb.ReadRequest_Events:
+		return events(b, q.Events, answer)
+	case *wirepb.ReadRequest_Describe:
+		answer.Answer = &wirepb.ReadResponse_Describe{Describe: &wirepb.DescribeAnswer{Head: b.Head(), Counts: b.Counts()}}
+	case *wirepb.ReadRequest_Stats:
+		answer.Answer = &wirepb.ReadResponse_Stats{Stats: stats(b)}
+	case *wirepb.ReadRequest_LoopStatus:
+		return loopStatus(b, q.LoopStatus, answer)
+	default:
+		return badField("query", "this server does not know the query", "upgrade the servers first")
+	}
+	return nil
+}
+
+// get answers with what there is also when the key has no value: its lease and its mode.
+func get(b *state.Board, q *wirepb.GetQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	entry, count, lease, mode, refused := board.Get(b, q.Key)
+	answer.Answer = &wirepb.ReadResponse_Get{Get: &wirepb.GetAnswer{Entry: entry, Count: count, Lease: lease, Mode: mode}}
+	return refused
+}
+
+func history(b *state.Board, q *wirepb.HistoryQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	entries, more, oldest, refused := board.History(b, q.Key, q.Limit, q.BeforeVersion)
+	answer.Answer = &wirepb.ReadResponse_History{History: &wirepb.HistoryAnswer{
+		Entries: entries, HasMore: more, OldestVersion: oldest,
+	}}
+	return refused
+}
+
+func dump(b *state.Board, q *wirepb.DumpQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	entries, leases, next, refused := board.Dump(b, q.Namespace, q.Limit, q.After)
+	answer.Answer = &wirepb.ReadResponse_Dump{Dump: &wirepb.DumpAnswer{Entries: entries, Leases: leases, Next: next}}
+	return refused
+}
+
+func stats(b *state.Board) *wirepb.StatsAnswer {
+	n := board.Stats(b)
+	return &wirepb.StatsAnswer{Counters: n.Counters, Namespaces: n.Namespaces, Keys: n.Keys, LoopsActive: n.LoopsActive,
+		LiveBytes: n.LiveBytes, OldestRev: n.OldestRev, PersistentConflicts: n.PersistentConflicts, Advice: n.Advice}
+}
+
+func loopStatus(b *state.Board, q *wirepb.LoopQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	loop, leases, refused := board.LoopByID(b, q.Loop)
+	answer.Answer = &wirepb.ReadResponse_LoopStatus{LoopStatus: &wirepb.LoopAnswer{Loop: loop, Leases: leases}}
+	return refused
+}
+
+func list(b *state.Board, q *wirepb.ListQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	items, next, refused := board.List(b, q.Pattern, q.Limit, q.After)
+	if refused != nil {
+		return refused
+	}
+	out := make([]*wirepb.ListItem, len(items))
+	for i, item := range items {
+		e := item.Entry
+		out[i] = &wirepb.ListItem{Key: e.Key, Version: e.Version, Author: e.Author, TMs: e.TMs, WallMs: e.WallMs,
+			Bytes: uint64(len(e.Value)), Rev: e.Rev, Count: item.Count}
+	}
+	answer.Answer = &wirepb.ReadResponse_List{List: &wirepb.ListAnswer{Items: out, Next: next}}
+	return nil
+}
+
+func leases(b *state.Board, q *wirepb.LeasesQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	rows, next, refused := board.Leases(b, board.LeaseFilter{
+		Pattern: q.Pattern, Holder: q.Holder, Reclaimable: q.Reclaimable, States: q.States,
+		ExpiringWithinMs: q.ExpiringWithinMs, Limit: q.Limit, After: q.After,
+	})
+	if refused != nil {
+		return refused
+	}
+	out := make([]*wirepb.LeaseRow, len(rows))
+	for i, row := range rows {
+		out[i] = &wirepb.LeaseRow{Lease: row.Lease, ExpiresInMs: row.ExpiresIn, ExpiresTMs: row.ExpiresT,
+			MissedKeepalives: row.Missed}
+		if row.ExpiresT != 0 { // an estimate: only board time decides
+			out[i].ExpiresWallMs = b.Wall() + row.ExpiresIn
+		}
+	}
+	answer.Answer = &wirepb.ReadResponse_Leases{Leases: &wirepb.LeasesAnswer{Leases: out, Next: next}}
+	return nil
+}
+
+func events(b *state.Board, q *wirepb.EventsQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	found, more, last, refused := board.Since(b,
+		board.Cursor{Rev: q.AfterRev, Sub: q.AfterSub, Whole: q.AfterWholeRev},
+		board.EventFilter{Kinds: q.Kinds, Patterns: q.Patterns, ExcludeAuthor: q.ExcludeAuthor, To: q.To, Limit: q.Limit})
+	if refused != nil {
+		return refused
+	}
+	answer.Answer = &wirepb.ReadResponse_Events{Events: &wirepb.EventsAnswer{
+		Events: found, HasMore: more, LastRev: last, OldestRev: b.OldestRev(),
+	}}
+	return nil
+}
+
+func boardsAnswer(view *state.View) *wirepb.BoardsAnswer {
+	return &wirepb.BoardsAnswer{Boards: boardRows(view), Cluster: view.Cluster()}
+}
+
+// boardRows lists the boards; "default" is always among them.
+func boardRows(view *state.View) []*wirepb.BoardRow {
+	names := view.BoardNames()
+	if b := view.Board(state.DefaultBoard); b != nil && b.Implicit() {
+		names = append([]string{state.DefaultBoard}, names...)
+	}
+	var rows []*wirepb.BoardRow
+	for _, name := range names {
+		b := view.Board(name)
+		head := b.Head()
+		rows = append(rows, &wirepb.BoardRow{Name: name, Rev: b.Rev(), Incarnation: b.Incarnation(), Keys: head.Keys,
+			LiveBytes: head.LiveBytes, Implicit: b.Implicit()})
+	}
+	return rows
+}
