@@ -37,7 +37,7 @@ func ok() *boardpb.Result { return &boardpb.Result{Outcome: boardpb.Outcome_OUTC
 // idempotency key, remembered beside the cluster.
 func (m *machine) onCluster(c *boardpb.Command) *boardpb.Result {
 	s := m.state
-	hash := bodyHash(c)
+	hash := m.bodyHash(c)
 	if r := board.Check(c); r != nil {
 		return r
 	}

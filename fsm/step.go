@@ -88,7 +88,7 @@ func (m *machine) onBoard(c *boardpb.Command) *boardpb.Result {
 	if c.Incarnation != "" && c.Incarnation != x.Incarnation() {
 		return &boardpb.Result{Code: boardpb.Code_CODE_RESET, Incarnation: x.Incarnation(), Rev: x.Head()}
 	}
-	hash := bodyHash(c)
+	hash := m.bodyHash(c)
 	if r := board.Identity(x, hash); r != nil {
 		if r.Replayed {
 			board.Touch(x, r)
@@ -109,9 +109,9 @@ func (m *machine) onBoard(c *boardpb.Command) *boardpb.Result {
 }
 
 // bodyHash is needed only where an identity will be remembered.
-func bodyHash(c *boardpb.Command) (hash [16]byte) {
+func (m *machine) bodyHash(c *boardpb.Command) (hash [16]byte) {
 	if c.Seq > 0 || c.IdempotencyKey != "" {
-		return state.BodyHash(c)
+		return m.state.BodyHash(c)
 	}
 	return hash
 }

@@ -169,9 +169,8 @@ func store(x *state.Txn, space *state.Space, w write, lease *boardpb.Lease, post
 		}
 		return &boardpb.Result{Code: boardpb.Code_CODE_LIMIT_BOARD_BYTES, Key: w.key, Got: x.LiveBytes() + need, Limit: limit}
 	}
-	stored := refOf(w.key, x.NextVersion(w.key))
 	if w.forClaim != nil {
-		e.Late = addPartial(x, w.forClaim, stored)
+		e.Late = addPartial(x, w.forClaim, refOf(w.key, x.NextVersion(w.key)))
 	}
 	x.PutEntry(e, space.Mode == boardpb.Mode_MODE_APPEND)
 	if replaces {

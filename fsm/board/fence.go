@@ -1,8 +1,8 @@
 package board
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
@@ -213,4 +213,6 @@ func checkPartial(x *state.Txn, ref *boardpb.LeaseRef) *boardpb.Result {
 }
 
 // refOf names one version of a key.
-func refOf(key string, version uint64) string { return fmt.Sprintf("%s@%d", key, version) }
+func refOf(key string, version uint64) string {
+	return string(strconv.AppendUint(append(make([]byte, 0, 96), key+"@"...), version, 10))
+}

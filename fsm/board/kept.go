@@ -1,13 +1,22 @@
 package board
 
 import (
-	"fmt"
-
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
 )
 
-func windowID(loop string, seq uint64) string    { return fmt.Sprintf("%s/%016x", loop, seq) }
+// windowID names a remembered result of a loop: the seq in 16 hex digits, so that a
+// loop's results stand in order.
+func windowID(loop string, seq uint64) string {
+	const digits = "0123456789abcdef"
+	b := make([]byte, 0, 64)
+	b = append(append(b, loop...), '/')
+	for shift := 60; shift >= 0; shift -= 4 {
+		b = append(b, digits[seq>>shift&15])
+	}
+	return string(b)
+}
+
 func idempotencyID(principal, key string) string { return principal + "!" + key }
 
 // Identity is who a command says it is: the seq of a loop, or an idempotency key. It

@@ -2,20 +2,10 @@ package state
 
 import (
 	"fmt"
-	"sort"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
-
-// isEnvelope tells the fields of a Command that are not its body.
-func isEnvelope(field string) bool {
-	switch field {
-	case "board", "actor", "loop", "seq", "floor", "idempotency_key", "call_id", "incarnation", "entropy":
-		return true
-	}
-	return false
-}
 
 // message writes any message field by field in the order of the numbers, set fields
 // only. It is slower than an encoding by hand and needs no care when an operation is
@@ -25,31 +15,25 @@ func (e *encoder) message(m proto.Message, skip func(field string) bool) {
 }
 
 func (e *encoder) fields(m protoreflect.Message, skip func(field string) bool) {
-	type field struct {
-		d protoreflect.FieldDescriptor
-		v protoreflect.Value
-	}
-	var set []field
-	m.Range(func(d protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if skip == nil || !skip(string(d.Name())) {
-			set = append(set, field{d, v})
-		}
-		return true
-	})
-	sort.Slice(set, func(i, j int) bool { return set[i].d.Number() < set[j].d.Number() })
-	e.u64(uint64(len(set)))
-	for _, f := range set {
-		e.u64(uint64(f.d.Number()))
-		if !f.d.IsList() {
-			e.value(f.d, f.v)
+	all := m.Descriptor().Fields()
+	for i := range all.Len() { // a test holds the declarations to the order of the numbers
+		d := all.Get(i)
+		if !m.Has(d) || skip != nil && skip(string(d.Name())) {
 			continue
 		}
-		list := f.v.List()
+		e.u64(uint64(d.Number()))
+		v := m.Get(d)
+		if !d.IsList() {
+			e.value(d, v)
+			continue
+		}
+		list := v.List()
 		e.u64(uint64(list.Len()))
 		for i := range list.Len() {
-			e.value(f.d, list.Get(i))
+			e.value(d, list.Get(i))
 		}
 	}
+	e.u64(0)
 }
 
 func (e *encoder) value(d protoreflect.FieldDescriptor, v protoreflect.Value) {

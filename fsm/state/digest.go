@@ -72,10 +72,13 @@ func (e *encoder) sum() Sum {
 
 // BodyHash is the identity of a command's body: operation and board, nothing of its
 // envelope. It decides whether a repeat under one identity is the same request.
-func BodyHash(c *boardpb.Command) [16]byte {
-	var e encoder
+func (s *State) BodyHash(c *boardpb.Command) [16]byte {
+	e := &s.enc
 	e.start('B', c.Board)
-	e.message(c, isEnvelope)
+	m := c.ProtoReflect()
+	op := m.WhichOneof(m.Descriptor().Oneofs().ByName("op"))
+	e.u64(uint64(op.Number()))
+	e.fields(m.Get(op).Message(), nil)
 	return e.sum().Bytes()
 }
 

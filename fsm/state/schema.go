@@ -154,11 +154,14 @@ func (s *Schema) Spaces() []*Space { return s.spaces }
 
 // Owner is the principal that an owned namespace says a key belongs to.
 func (s *Space) Owner(key string) string {
-	segments := strings.Split(key, "/")
-	if s.owner < 0 || s.owner >= len(segments) {
+	if s.owner < 0 {
 		return ""
 	}
-	return segments[s.owner]
+	for range s.owner {
+		_, key, _ = strings.Cut(key, "/")
+	}
+	owner, _, _ := strings.Cut(key, "/")
+	return owner
 }
 
 // LeaseMs is the duration of a claim that names none.
