@@ -78,8 +78,14 @@ func Start(t testing.TB, o Options) *Cluster {
 		founders = append(founders, c.newMember().record())
 	}
 	c.intent = node.NewIntent("cluster", "test", founders)
-	if err := node.Bootstrap(c.Members[0].ID, c.stores(c.Members[0]), c.intent); err != nil {
+	first := c.stores(c.Members[0])
+	if err := node.Bootstrap(c.Members[0].ID, first, c.intent); err != nil {
 		t.Fatal(err)
+	}
+	if first.Close != nil {
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i := range c.Members {
 		c.Restart(i)
