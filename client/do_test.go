@@ -362,10 +362,13 @@ func TestA257thCallOfALoopWaitsAndAPoolTakesIt(t *testing.T) {
 func TestAnAbandonedCallRaisesTheFloorPastItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, "n1:1")
+		var mu sync.Mutex
 		var floors []uint64
 		s.nodes["n1:1"].play(func(c *call) *wirepb.SessionResponse {
 			if k := c.cmd.GetLoopKeepalive(); k != nil {
+				mu.Lock()
 				floors = append(floors, k.Loops[0].Floor)
+				mu.Unlock()
 			}
 			if c.cmd.GetAppend() != nil {
 				return nil
@@ -379,6 +382,8 @@ func TestAnAbandonedCallRaisesTheFloorPastItself(t *testing.T) {
 			t.Fatalf("got %v, want unknown", err)
 		}
 		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(floors) == 0 || floors[len(floors)-1] != 2 {
 			t.Errorf("the server was told the floors %v; want 2 at once, not in a third of the ttl", floors)
 		}

@@ -174,7 +174,11 @@ func (c *call) routine() *wirepb.SessionResponse {
 	ok := boardpb.Outcome_OUTCOME_OK
 	switch op := c.cmd.Op.(type) {
 	case *boardpb.Command_LoopOpen:
-		return c.applied(&boardpb.Result{Outcome: ok, Loop: "loop-" + op.LoopOpen.Nonce, TtlMs: max(op.LoopOpen.TtlMs, 1000)})
+		ttl := op.LoopOpen.TtlMs
+		if ttl == 0 {
+			ttl = 30_000
+		}
+		return c.applied(&boardpb.Result{Outcome: ok, Loop: "loop-" + op.LoopOpen.Nonce, TtlMs: ttl})
 	case *boardpb.Command_LoopKeepalive:
 		res := &boardpb.Result{Outcome: ok}
 		for _, l := range op.LoopKeepalive.Loops {
