@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -86,17 +87,25 @@ func readAckLog(path string) ([]Ack, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var out []Ack
-	lines := bufio.NewReader(f)
+	acks, _, err := parseAcks(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return acks, nil
+}
+
+// parseAcks reads whole lines, and says how many bytes they took.
+func parseAcks(r io.Reader) (acks []Ack, whole int64, err error) {
+	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return out, nil // the rest is no whole line
+			return acks, whole, nil // the rest is no whole line (yet)
 		}
 		var a Ack
 		if err := json.Unmarshal(line, &a); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, whole, err
 		}
-		out = append(out, a)
+		acks, whole = append(acks, a), whole+int64(len(line))
 	}
 }

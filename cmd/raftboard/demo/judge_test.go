@@ -50,7 +50,9 @@ func (s *story) judged() *Report {
 	for _, e := range s.events {
 		feed.add(e)
 	}
-	return judge(2, s.alone, s.acks, feed, 1)
+	r := judge(2, s.alone, s.acks, feed, 1)
+	r.expectFaults(s.acks)
+	return r
 }
 
 func TestAGoodRunPasses(t *testing.T) {

@@ -21,6 +21,15 @@ type Field struct {
 // float64, Raw, Object, []Object, []string, or nil.
 type Object []Field
 
+// Obj makes an object of names and values in turn.
+func Obj(members ...any) Object {
+	o := make(Object, 0, len(members)/2)
+	for i := 0; i < len(members); i += 2 {
+		o.Add(members[i].(string), members[i+1])
+	}
+	return o
+}
+
 // Add appends a member.
 func (o *Object) Add(name string, value any) { *o = append(*o, Field{name, value}) }
 
