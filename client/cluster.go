@@ -138,7 +138,7 @@ func ask[T any](ctx context.Context, c *Client, repeat bool, fn func(context.Con
 		if !tryElsewhere(last.Result, repeat) {
 			return none, last
 		}
-		c.routes.failed(ep, failedSoon, errors.New(last.Result.Message), nil)
+		c.routes.failed(ep, failedSoon, errors.New(last.Result.Message), leaderIn(last.cause))
 		if c.mayTry(ctx) != nil {
 			break
 		}

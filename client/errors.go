@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	boardpb "raftboard/fsm/pb"
+	wirepb "raftboard/transport/pb"
 )
 
 // Error is a refusal, or the news that a call got no answer. Result is what the server
@@ -181,6 +183,17 @@ func fromStatus(err error) *Error {
 		}
 	}
 	return &Error{Result: res, cause: err}
+}
+
+// leaderIn finds who leads in the error of a unary call, or nil.
+func leaderIn(err error) *wirepb.Leader {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.Domain == domain && info.Metadata["leader_addr"] != "" {
+			term, _ := strconv.ParseUint(info.Metadata["leader_term"], 10, 64)
+			return &wirepb.Leader{NodeId: info.Metadata["leader"], GrpcAddr: info.Metadata["leader_addr"], Term: term}
+		}
+	}
+	return nil
 }
 
 // plainCode is for statuses that carry no ErrorInfo of ours.

@@ -299,14 +299,14 @@ func (w *Watch) deliver(resp *wirepb.WatchResponse) error {
 func (w *Watch) began(m *wirepb.WatchOpened) error {
 	w.b.learned(m.Incarnation, 0)
 	if w.next == 0 && w.whole {
-		w.next = m.Rev + 1
+		w.next = m.Rev // the lowest revision that this stream will tell of
 	}
 	w.mu.Lock()
 	w.unmatched, w.confirmed = m.Unmatched, true
 	w.mu.Unlock()
 	w.firstOne.Do(func() { close(w.opened) })
 	if !w.whole {
-		return w.put(Message{Kind: MessageSnapshotBegin, Rev: m.Rev})
+		return w.put(Message{Kind: MessageSnapshotBegin, Rev: m.Rev - 1})
 	}
 	return nil
 }

@@ -18,8 +18,9 @@ import (
 
 type watchStream = grpc.ServerStreamingServer[wirepb.WatchResponse]
 
-func opened(rev uint64) *wirepb.WatchResponse {
-	return &wirepb.WatchResponse{Message: &wirepb.WatchResponse_Opened{Opened: &wirepb.WatchOpened{Rev: rev, Incarnation: "a"}}}
+// opened confirms a watch that tells of next and what follows.
+func opened(next uint64) *wirepb.WatchResponse {
+	return &wirepb.WatchResponse{Message: &wirepb.WatchResponse_Opened{Opened: &wirepb.WatchOpened{Rev: next, Incarnation: "a"}}}
 }
 
 func events(revs ...uint64) *wirepb.WatchResponse {
@@ -212,7 +213,7 @@ func TestAPausedConsumerHoldsTheWatchUpWithoutLossAndWithinItsBuffer(t *testing.
 		s := newStage(t, "n1:1")
 		var sent atomic.Int32
 		s.nodes["n1:1"].watch = func(req *wirepb.WatchRequest, stream watchStream) error {
-			stream.Send(opened(0))
+			stream.Send(opened(req.GetFromRev()))
 			for rev := req.GetFromRev(); rev <= total; rev++ {
 				m := events(rev)
 				m.GetEvents().Events[0].Entry = &boardpb.Entry{Value: make([]byte, 1024)}
