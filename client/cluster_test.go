@@ -1,10 +1,6 @@
 package client_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +8,6 @@ import (
 	"raftboard/client"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/transport/clustertest"
-	wirepb "raftboard/transport/pb"
 )
 
 // join gives a client of a real cluster, on a host of its own named like its principal.
@@ -123,9 +118,3 @@ func TestTheClusterFaceStepsDownAndTellsWhoLeads(t *testing.T) {
 		}
 	})
 }
-
-var _ = fmt.Sprint
-var _ = errors.Is
-var _ sync.Mutex
-var _ context.Context
-var _ wirepb.Leader
