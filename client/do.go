@@ -93,7 +93,11 @@ func (c *Client) call(ctx context.Context, req request) (answer, error) {
 			}
 			ep, _ = c.routes.pick(req.want)
 		}
-		ans, v, err := ep.try(ctx, n, req)
+		d := tryTime(ctx, n)
+		if !own && leaderless {
+			d = min(d, max(c.cfg.NoLeader-time.Since(start), shortestTry))
+		}
+		ans, v, err := ep.try(ctx, d, req)
 		if v == answered || v == refusedAll {
 			return ans, err
 		}
@@ -150,9 +154,8 @@ func tryTime(ctx context.Context, n int) time.Duration {
 	return max(min(firstTry<<min(n, 8), left/2), shortestTry)
 }
 
-// try asks this endpoint once.
-func (e *endpoint) try(ctx context.Context, n int, req request) (answer, verdict, error) {
-	d := tryTime(ctx, n)
+// try asks this endpoint once, within d.
+func (e *endpoint) try(ctx context.Context, d time.Duration, req request) (answer, verdict, error) {
 	tctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	s, err := e.session(tctx)

@@ -228,7 +228,7 @@ func TestP4ClearingADivergentLogAtTheStartEndsTheLoop(t *testing.T) {
 // heals. With repair set, n0 is restarted after a minute and repair runs in between.
 func snapshotLoop(t *testing.T, repair func(*bareNode) error) (restores int, lag uint64) {
 	synctest.Test(t, func(t *testing.T) {
-		c := startBare(t, bareOptions{wrap: node.Guarded, configure: func(i int, config *raft.Config) {
+		c := startBare(t, bareOptions{configure: func(i int, config *raft.Config) {
 			slowFirst(i, config)
 			config.TrailingLogs = 0
 			config.SnapshotThreshold = 1 << 30 // only when asked

@@ -64,6 +64,7 @@ func (n *Node) openLeadership() (term uint64, ready bool) {
 		n.proposer.requestLead(lead{term: term})
 		return term, false
 	}
+	n.queue.poke()
 	if n.clock.sample() {
 		n.proposer.requestLead(lead{term: term, resumed: true})
 		return term, false

@@ -305,6 +305,7 @@ func (n *Node) Close(ctx context.Context) error {
 	defer cancel()
 	n.futures.wait(drain)
 	n.sentinel.closing.Store(true)
+	n.transport.release()
 	stopped := n.raft.Shutdown().Error()
 	n.loops.Wait()
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -17,10 +19,9 @@ import (
 )
 
 const (
-	// maxEnqueue bounds how long a batch waits for raft's main goroutine, which takes none
-	// while it stores. A short bound would tell live holders "not done" in every stall.
+	// maxEnqueue bounds how long a batch is offered to raft's main goroutine, which takes none
+	// while it stores.
 	maxEnqueue = 10 * time.Second
-	minEnqueue = 500 * time.Millisecond
 
 	fieldEntropy  = 9 // of Command
 	fieldCommands = 3 // of Batch
@@ -142,6 +143,8 @@ type proposer struct {
 	inFlight int
 	leadDue  *lead // asked for and not sent yet
 	leading  bool  // a Lead is on its way
+
+	offered uint64 // of the proposer's goroutine: the clock's id of a batch raft did not take yet
 }
 
 type lead struct {
@@ -174,6 +177,10 @@ func (p *proposer) run() {
 // turn does one thing and answers whether there may be more to do now.
 func (p *proposer) turn() bool {
 	n := p.n
+	if p.offered != 0 && n.queue.empty() {
+		n.clock.finish(p.offered)
+		p.offered = 0
+	}
 	p.mu.Lock()
 	due, leading, full := p.leadDue, p.leading, p.inFlight >= maxInFlight
 	p.leadDue = nil
@@ -209,29 +216,38 @@ func (p *proposer) turn() bool {
 	return true
 }
 
-// sendBatch hands one entry to raft. raft.Apply blocks while raft's main goroutine stores.
+// sendBatch hands one entry to raft. raft.Apply blocks while raft's main goroutine stores, so
+// the batch is offered only until the first of its deadlines and then goes back to the queue:
+// in a long stall callers hear "not done" in time, and what has more time left is offered
+// again, with another stamp.
 func (p *proposer) sendBatch(stamp *boardpb.Stamp, batch []*proposal) {
 	n := p.n
 	commands := make([][]byte, len(batch))
-	enqueue := minEnqueue
+	offer := maxEnqueue
 	for i, b := range batch {
 		commands[i] = b.data
-		left := maxEnqueue
 		if !b.deadline.IsZero() {
-			left = time.Until(b.deadline)
+			offer = min(offer, time.Until(b.deadline)-lastWord)
 		}
-		enqueue = max(enqueue, left)
 	}
 	data, err := encodeBatch(stamp, commands...)
 	if err != nil {
 		n.deliver(batch, nil, &NotDone{Why: "the batch cannot be encoded: " + err.Error(), Cause: err})
 		return
 	}
+	if p.offered == 0 { // else the stall began with the first offer
+		p.offered = n.clock.begin()
+	}
+	future := n.raft.Apply(data, max(offer, time.Millisecond))
+	if errors.Is(refusal(future), raft.ErrEnqueueTimeout) {
+		n.queue.putBack(batch)
+		return
+	}
+	id := p.offered
+	p.offered = 0
 	p.mu.Lock()
 	p.inFlight++
 	p.mu.Unlock()
-	id := n.clock.begin()
-	future := n.raft.Apply(data, min(enqueue, maxEnqueue))
 	n.futures.Go(func() {
 		err := future.Error()
 		n.clock.finish(id)
@@ -246,6 +262,15 @@ func (p *proposer) sendBatch(stamp *boardpb.Stamp, batch []*proposal) {
 		p.mu.Unlock()
 		n.queue.poke()
 	})
+}
+
+// refusal is the error of a future that raft answered at once, without an entry; nil for one
+// that has to be waited for. The first kind is a plain value, the second a pointer.
+func refusal(f raft.ApplyFuture) error {
+	if reflect.TypeOf(f).Kind() == reflect.Pointer {
+		return nil
+	}
+	return f.Error()
 }
 
 // outcome classifies an error and adds who might lead.

@@ -13,7 +13,8 @@ const (
 	maxQueued      = 8192
 	maxQueuedBytes = 32 << 20
 	maxBatchBytes  = 512 << 10
-	maxInFlight    = 3 // batches that wait for their majority
+	maxInFlight    = 3                     // batches that wait for their majority
+	lastWord       = 20 * time.Millisecond // before its deadline a command is not proposed any more
 )
 
 // proposal is one command between its caller and the log. The queue's lock guards its state.
@@ -32,9 +33,10 @@ type answer struct {
 type proposalState int
 
 const (
-	queued proposalState = iota
-	taken                // in a batch: it may be in the log
-	withdrawn
+	queued    proposalState = iota
+	taken                   // in a batch: it may be in the log
+	withdrawn               // never proposed
+	abandoned               // its caller left, with "unknown", while it was in a batch
 )
 
 func newProposal(ctx context.Context, data []byte) *proposal {
@@ -88,6 +90,9 @@ func (q *queue) push(p *proposal, ahead bool) error {
 func (q *queue) withdraw(p *proposal) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if p.state == taken {
+		p.state = abandoned
+	}
 	if p.state != queued {
 		return p.state == withdrawn
 	}
@@ -112,8 +117,9 @@ func (q *queue) compact() {
 	q.items = kept
 }
 
-// take forms a batch: in order, up to maxBatchBytes, a larger command alone. What is past its
-// deadline or withdrawn is left out.
+// take forms a batch: in order, up to maxBatchBytes, a larger command alone. What was withdrawn
+// is left out, and what is (nearly) past its deadline too, so that its caller hears a definite
+// word in time.
 func (q *queue) take(now time.Time) (batch, late []*proposal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,7 +129,7 @@ func (q *queue) take(now time.Time) (batch, late []*proposal) {
 			n++
 			continue
 		}
-		expired := !p.deadline.IsZero() && !now.Before(p.deadline)
+		expired := !p.deadline.IsZero() && p.deadline.Sub(now) < lastWord
 		if !expired && len(batch) > 0 && size+len(p.data) > maxBatchBytes {
 			break
 		}
@@ -144,6 +150,23 @@ func (q *queue) take(now time.Time) (batch, late []*proposal) {
 		q.items = nil
 	}
 	return batch, late
+}
+
+// putBack returns a batch that raft did not take to its place at the head, without those whose
+// callers have left.
+func (q *queue) putBack(batch []*proposal) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var kept []*proposal
+	for _, p := range batch {
+		if p.state == taken {
+			p.state = queued
+			kept = append(kept, p)
+			q.live++
+			q.bytes += len(p.data)
+		}
+	}
+	q.items = append(kept, q.items...)
 }
 
 // empty answers whether nothing waits.

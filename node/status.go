@@ -123,7 +123,7 @@ func (n *Node) Ready() error {
 		return errors.New("not a member of a cluster yet")
 	case id == "":
 		return errors.New("no leader is known")
-	case n.raft.LastContact().IsZero():
+	case n.raft.LastContact().IsZero() || n.raft.CommitIndex() == 0: // a heartbeat carries no commit index
 		return errors.New("catching up: no word from the leader yet") // RAFT P30
 	}
 	if applied, commit := n.fsm.Applied(), n.raft.CommitIndex(); applied+catchUpSlack < commit {

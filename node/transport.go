@@ -22,9 +22,10 @@ const (
 	rpcPool         = 3
 	rpcsInFlight    = 2
 	newTimeFormat   = true
-	contactForgets  = 64 // peers remembered at most
-	contactFresh    = 3  // heartbeat timeouts without an answer until a peer counts as away
-	caughtUpEntries = 64 // a non-voter this close to the leader's log is caught up
+	awaitPeerMost   = 30 * time.Second // that an append waits for its peer to be back
+	contactForgets  = 64               // peers remembered at most
+	contactFresh    = 3                // heartbeat timeouts without an answer until a peer counts as away
+	caughtUpEntries = 64               // a non-voter this close to the leader's log is caught up
 )
 
 // NewTransport is raft.NetworkTransport over a stream layer, with the one setting every node
@@ -40,13 +41,17 @@ func NewTransport(stream raft.StreamLayer, logger hclog.Logger) *raft.NetworkTra
 	})
 }
 
-// guardedTransport takes the heartbeat fast path away and notes who answers.
+// guardedTransport takes the heartbeat fast path away, notes who answers, and keeps raft from
+// backing off from a peer that is back.
 type guardedTransport struct {
 	Transport
-	mono func() time.Duration
+	mono   func() time.Duration
+	closed chan struct{}
 
-	mu    sync.Mutex
-	peers map[raft.ServerID]contact
+	mu      sync.Mutex
+	peers   map[raft.ServerID]contact
+	waiting map[raft.ServerID]chan struct{} // closed at the next answer of a peer
+	once    sync.Once
 }
 
 var (
@@ -61,7 +66,8 @@ type contact struct {
 }
 
 func guardTransport(tr Transport, mono func() time.Duration) *guardedTransport {
-	return &guardedTransport{Transport: tr, mono: mono, peers: map[raft.ServerID]contact{}}
+	return &guardedTransport{Transport: tr, mono: mono, closed: make(chan struct{}),
+		peers: map[raft.ServerID]contact{}, waiting: map[raft.ServerID]chan struct{}{}}
 }
 
 // SetHeartbeatHandler ignores the handler: heartbeats then go through raft's main goroutine
@@ -71,19 +77,61 @@ func (g *guardedTransport) SetHeartbeatHandler(func(raft.RPC)) {}
 
 // AppendEntries notes answers. They say who is alive and how far its log reaches; they never
 // decide whether this node still leads (RAFT P2).
+//
+// After some failed appends raft waits up to 10 s before the next one, however long the peer
+// has been answering heartbeats again, and a restarted node would show old state for so long.
+// So an append that failed waits here for a sign of life and is then sent again.
 func (g *guardedTransport) AppendEntries(id raft.ServerID, to raft.ServerAddress,
 	req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := g.Transport.AppendEntries(id, to, req, resp)
-	if err != nil || resp.Term != req.Term {
-		return err
+	for until := g.mono() + awaitPeerMost; err != nil && !isHeartbeat(req) && g.awaitPeer(id, until-g.mono()); {
+		err = g.Transport.AppendEntries(id, to, req, resp) // again: the pool may hold dead connections
 	}
+	if err == nil && resp.Term == req.Term {
+		g.note(id, resp.LastLog)
+	}
+	return err
+}
+
+// isHeartbeat recognises what raft's heartbeat loop sends, as its own transport does.
+func isHeartbeat(req *raft.AppendEntriesRequest) bool {
+	return len(req.Entries) == 0 && req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && req.LeaderCommitIndex == 0
+}
+
+func (g *guardedTransport) note(id raft.ServerID, lastLog uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, known := g.peers[id]; known || len(g.peers) < contactForgets {
-		g.peers[id] = contact{at: g.mono(), lastLog: resp.LastLog}
+		g.peers[id] = contact{at: g.mono(), lastLog: lastLog}
 	}
-	return nil
+	if ch := g.waiting[id]; ch != nil {
+		close(ch)
+		delete(g.waiting, id)
+	}
 }
+
+// awaitPeer waits for the next answer of a peer and tells whether one came.
+func (g *guardedTransport) awaitPeer(id raft.ServerID, most time.Duration) bool {
+	g.mu.Lock()
+	ch := g.waiting[id]
+	if ch == nil {
+		ch = make(chan struct{})
+		g.waiting[id] = ch
+	}
+	g.mu.Unlock()
+	patience := time.NewTimer(max(most, 0))
+	defer patience.Stop()
+	select {
+	case <-ch:
+		return true
+	case <-patience.C:
+	case <-g.closed:
+	}
+	return false
+}
+
+// release ends every wait, before raft is shut down.
+func (g *guardedTransport) release() { g.once.Do(func() { close(g.closed) }) }
 
 func (g *guardedTransport) contact(id raft.ServerID) (contact, bool) {
 	g.mu.Lock()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -161,7 +162,11 @@ func (a *app) deleteCommand() *cobra.Command {
 // write sends a change of one key and prints its answer.
 func (a *app) write(ctx context.Context, did string, cmd *boardpb.Command) error {
 	defer a.close()
-	r, err := a.apply(ctx, cmd)
+	send := a.apply
+	if generationOf(cmd) != 0 {
+		send = a.applyInLoop
+	}
+	r, err := send(ctx, cmd)
 	if err != nil {
 		return err
 	}
@@ -172,13 +177,41 @@ func (a *app) write(ctx context.Context, did string, cmd *boardpb.Command) error
 	return a.printResult(r, text)
 }
 
+// generationOf is the lease a change claims to be under; 0: none.
+func generationOf(cmd *boardpb.Command) uint64 {
+	switch op := cmd.GetOp().(type) {
+	case *boardpb.Command_Set:
+		return op.Set.GetGeneration()
+	case *boardpb.Command_Append:
+		return op.Append.GetGeneration()
+	case *boardpb.Command_Delete:
+		return op.Delete.GetGeneration()
+	}
+	return 0
+}
+
+// applyInLoop is apply for what needs a loop. Where none is named it opens one for this call, which
+// can hold nothing: the answer then says who does.
+func (a *app) applyInLoop(ctx context.Context, cmd *boardpb.Command) (*boardpb.Result, error) {
+	if a.g.loop != "" {
+		return a.apply(ctx, cmd)
+	}
+	id, err := a.openLoop(ctx, shortestLoop, "")
+	if err != nil {
+		return nil, err
+	}
+	a.g.loop = id
+	r, err := a.apply(ctx, cmd)
+	a.g.loop = ""
+	a.closeLoop(ctx, id)
+	return r, err
+}
+
 // loopHint helps a caller of a lease verb who names no loop.
 func (a *app) loopHint(err error, key string) error {
-	if err == nil || a.g.loop != "" {
-		return err
-	}
-	if e, is := err.(*exitcode.Refused); is && exitcode.OfResult(e.Result) == exitcode.State && e.Result.GetHint() == "" {
-		e.Result.Hint = "name the loop that holds it: --loop LOOP (see raftboard claims " + key + ")"
+	var e *exitcode.Refused
+	if a.g.loop == "" && errors.As(err, &e) && e.Result.GetCode() == boardpb.Code_CODE_NOT_HOLDER {
+		e.Result.Hint = "name the loop that holds it: --loop LOOP (raftboard claims " + key + " shows it)"
 	}
 	return err
 }

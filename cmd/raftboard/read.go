@@ -68,7 +68,9 @@ func (a *app) get(ctx context.Context, keys []string, f getFlags) error {
 			continue
 		}
 		o := entryObject(e, !f.meta)
-		o.AddSet("count", answer.GetCount())
+		if answer.GetMode() == boardpb.Mode_MODE_APPEND {
+			o.Add("count", answer.GetCount())
+		}
 		if answer.GetLease() != nil {
 			o.Add("lease", leaseObject(&wirepb.LeaseRow{Lease: answer.GetLease()}))
 		}
@@ -308,6 +310,9 @@ func (a *app) dump(ctx context.Context, b *client.Board, f dumpFlags) error {
 				return err
 			}
 		}
+		if err := d.flush(); err != nil {
+			return err
+		}
 		if after = answer.GetNext(); after == "" {
 			return d.end()
 		}
@@ -322,6 +327,7 @@ type dumper struct {
 	whole   render.Object
 	entries []render.Object
 	leases  []render.Object
+	rows    [][]render.Cell // of the page
 	count   int
 }
 
@@ -362,9 +368,22 @@ func (d *dumper) version(e *boardpb.Entry) error {
 			e.GetKey(), e.GetVersion(), e.GetRev(), e.GetAuthor(), render.Time(e.GetWallMs()), oneLine(e.GetValue()))
 		return err
 	}
-	line := append(render.Obj("type", "entry"), entryObject(e, true)...)
-	return d.a.out.Stream(line, e.GetKey(), render.Cols("KEY", "VERSION", "REV", "AUTHOR", "VALUE"), []render.Cell{{Text: e.GetKey()},
-		{Text: num(e.GetVersion())}, {Text: num(e.GetRev())}, {Text: e.GetAuthor()}, {Text: string(e.GetValue())}})
+	if !d.a.out.Machine() {
+		d.rows = append(d.rows, []render.Cell{{Text: e.GetKey()}, {Text: num(e.GetVersion())}, {Text: num(e.GetRev())},
+			{Text: e.GetAuthor()}, {Text: string(e.GetValue())}})
+		return nil
+	}
+	return d.a.out.Stream(append(render.Obj("type", "entry"), entryObject(e, true)...), e.GetKey(), nil, nil)
+}
+
+// flush draws the rows of a page together, so that they stand in columns.
+func (d *dumper) flush() error {
+	rows := d.rows
+	d.rows = nil
+	if len(rows) == 0 {
+		return nil
+	}
+	return d.a.out.StreamRows(render.Cols("KEY", "VERSION", "REV", "AUTHOR", "VALUE"), rows)
 }
 
 func (d *dumper) lease(l *boardpb.Lease) error {

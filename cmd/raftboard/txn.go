@@ -106,28 +106,44 @@ func (a *app) txnCommand() *cobra.Command {
 	return c
 }
 
-// sendTxn applies a txn, in a loop of its own if it claims and none is named.
+// sendTxn applies a txn, in a loop of its own if it needs one and none is named.
 func (a *app) sendTxn(ctx context.Context, txn *boardpb.Txn) error {
-	longest, claims := int64(0), false
+	longest, claims, needsLoop := int64(0), false, false
 	for _, op := range txn.GetOps() {
 		if c := op.GetClaim(); c != nil {
 			claims, longest = true, max(longest, c.GetDurationMs())
 		}
+		needsLoop = needsLoop || op.GetRelease() != nil || op.GetComplete() != nil || op.GetFail() != nil
 	}
-	if claims && a.g.loop == "" {
+	for _, g := range txn.GetGuards() {
+		needsLoop = needsLoop || g.GetLease() != nil
+	}
+	cmd := &boardpb.Command{Op: &boardpb.Command_Txn{Txn: txn}}
+	send := a.apply
+	switch {
+	case claims && a.g.loop == "":
 		id, err := a.openLoop(ctx, loopTTL(time.Duration(longest)*time.Millisecond), "")
 		if err != nil {
 			return err
 		}
 		a.g.loop = id
-		a.warn("loop %s", id)
+		send = func(ctx context.Context, cmd *boardpb.Command) (*boardpb.Result, error) {
+			r, err := a.apply(ctx, cmd)
+			if err != nil {
+				a.closeLoop(ctx, id)
+			}
+			return r, err
+		}
+	case needsLoop:
+		send = a.applyInLoop
 	}
-	r, err := a.apply(ctx, &boardpb.Command{Op: &boardpb.Command_Txn{Txn: txn}})
+	r, err := send(ctx, cmd)
 	if err != nil {
 		return err
 	}
 	if claims {
 		r.Loop = a.g.loop
+		a.warn("loop %s", r.GetLoop())
 	}
 	table := &render.Table{Columns: render.Cols("OP", "KEY", "VERSION", "GEN"), Title: fmt.Sprintf("rev %d", r.GetRev())}
 	for i, inner := range r.GetResults() {

@@ -128,7 +128,7 @@ func (a *app) heartbeatCommand() *cobra.Command {
 
 func (a *app) heartbeat(ctx context.Context, op *boardpb.Heartbeat, every time.Duration) error {
 	for {
-		r, err := a.apply(ctx, &boardpb.Command{Op: &boardpb.Command_Heartbeat{Heartbeat: op}})
+		r, err := a.applyInLoop(ctx, &boardpb.Command{Op: &boardpb.Command_Heartbeat{Heartbeat: op}})
 		if err != nil {
 			return a.loopHint(err, op.GetKey())
 		}
@@ -242,7 +242,11 @@ func (a *app) reopenCommand() *cobra.Command {
 // lease sends a command about one leased key and prints its answer.
 func (a *app) lease(ctx context.Context, did, key string, cmd *boardpb.Command) error {
 	defer a.close()
-	r, err := a.apply(ctx, cmd)
+	send := a.applyInLoop
+	if cmd.GetForceRelease() != nil || cmd.GetReopen() != nil {
+		send = a.apply
+	}
+	r, err := send(ctx, cmd)
 	if err != nil {
 		return a.loopHint(err, key)
 	}

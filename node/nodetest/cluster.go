@@ -10,6 +10,7 @@ import (
 	"time"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/state"
 	"raftboard/node"
 )
 
@@ -239,17 +240,16 @@ func (c *Cluster) WaitLeader(except ...int) *Member {
 func (c *Cluster) WaitSame() {
 	c.t.Helper()
 	c.Eventually("all nodes show the same state", func() bool {
-		var index uint64
-		var sum [16]byte
+		var first *state.View
 		for _, m := range c.Members {
 			if m.Node == nil || m.Died() != nil {
 				continue
 			}
 			v := m.Node.View()
-			if index == 0 {
-				index, sum = v.Applied(), v.Digest()
+			if first == nil {
+				first = v
 			}
-			if v.Applied() != index || v.Digest() != sum {
+			if v.Applied() != first.Applied() || v.Digest() != first.Digest() {
 				return false
 			}
 		}

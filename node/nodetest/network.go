@@ -38,7 +38,7 @@ func NewNetwork(hop time.Duration) *Network {
 // Listen puts an end on the network. A second call with one name replaces the first, as a
 // restarted process does.
 func (n *Network) Listen(name string) *Listener {
-	l := &Listener{network: n, name: name, incoming: make(chan net.Conn, 8), done: make(chan struct{})}
+	l := &Listener{network: n, name: name, incoming: make(chan net.Conn), done: make(chan struct{})}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.listeners[name] = l
@@ -79,7 +79,7 @@ func (n *Network) Dial(from, to string) (net.Conn, error) {
 	n.mu.Lock()
 	remote, cut := n.listeners[to], n.cuts[link{from, to}]
 	n.mu.Unlock()
-	if remote == nil || cut {
+	if remote == nil || cut || remote.closed() {
 		// A failure that takes no virtual time would be retried without end.
 		time.Sleep(dialFailureCost)
 		return nil, errors.New("unreachable")
@@ -119,6 +119,15 @@ func (l *Listener) Accept() (net.Conn, error) {
 		return c, nil
 	case <-l.done:
 		return nil, net.ErrClosed
+	}
+}
+
+func (l *Listener) closed() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -136,10 +136,15 @@ func (p *Printer) Stream(line Object, name string, columns []Column, row []Cell)
 	case FormName:
 		return p.write([]byte(name + "\n"))
 	}
+	return p.StreamRows(columns, [][]Cell{row})
+}
+
+// StreamRows writes rows of a stream for people; the first ones bring the heads.
+func (p *Printer) StreamRows(columns []Column, rows [][]Cell) error {
 	if p.stream == nil {
 		p.stream = p.paper()
 	}
-	err := p.stream.draw(p.Out, &Table{Columns: columns, Rows: [][]Cell{row}})
+	err := p.stream.draw(p.Out, &Table{Columns: columns, Rows: rows})
 	p.stream.headers = false
 	return err
 }

@@ -1,0 +1,101 @@
+package history
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// History is everything a run recorded.
+type History struct {
+	Run     Run
+	Ops     []Op // in the order in which they began
+	Faults  []Fault
+	Applied []Applied // each life of a node in its own order
+	Feed    []Told    // each watcher in its own order
+	Finals  []Final
+}
+
+// Run says what was run, so that it can be run again.
+type Run struct {
+	Workload string        `json:"workload"`
+	Nemesis  string        `json:"nemesis"`
+	Driver   string        `json:"driver"`
+	Board    string        `json:"board"` // what the workload worked on
+	Seed     uint64        `json:"seed"`
+	Healed   time.Duration `json:"healed"` // when the last fault was over
+	Ended    time.Duration `json:"ended"`
+	Bound    time.Duration `json:"bound"` // how long after the heal everything may take
+}
+
+// line is one line of the file: one of these.
+type line struct {
+	Run     *Run     `json:"run,omitempty"`
+	Op      *Op      `json:"op,omitempty"`
+	Fault   *Fault   `json:"fault,omitempty"`
+	Applied *Applied `json:"applied,omitempty"`
+	Told    *Told    `json:"told,omitempty"`
+	Final   *Final   `json:"final,omitempty"`
+}
+
+// Write writes the history as JSON lines.
+func (h *History) Write(w io.Writer) error {
+	buffered := bufio.NewWriter(w)
+	enc := json.NewEncoder(buffered)
+	err := enc.Encode(line{Run: &h.Run})
+	for i := range h.Ops {
+		err = errors.Join(err, enc.Encode(line{Op: &h.Ops[i]}))
+	}
+	for i := range h.Faults {
+		err = errors.Join(err, enc.Encode(line{Fault: &h.Faults[i]}))
+	}
+	for i := range h.Applied {
+		err = errors.Join(err, enc.Encode(line{Applied: &h.Applied[i]}))
+	}
+	for i := range h.Feed {
+		err = errors.Join(err, enc.Encode(line{Told: &h.Feed[i]}))
+	}
+	for i := range h.Finals {
+		err = errors.Join(err, enc.Encode(line{Final: &h.Finals[i]}))
+	}
+	return errors.Join(err, buffered.Flush())
+}
+
+// Read reads what Write wrote. A line it does not understand is an error, never skipped: a
+// verdict on half a history would be worth nothing.
+func Read(r io.Reader) (*History, error) {
+	h, runs := &History{}, 0
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	for n := 1; ; n++ {
+		var l line
+		switch err := dec.Decode(&l); {
+		case errors.Is(err, io.EOF) && runs != 1:
+			return nil, fmt.Errorf("history: %d lines say what was run, want one", runs)
+		case errors.Is(err, io.EOF):
+			return h, nil
+		case err != nil:
+			return nil, fmt.Errorf("history: line %d: %w", n, err)
+		}
+		switch {
+		case l.Run != nil:
+			h.Run = *l.Run
+			runs++
+		case l.Op != nil:
+			h.Ops = append(h.Ops, *l.Op)
+		case l.Fault != nil:
+			h.Faults = append(h.Faults, *l.Fault)
+		case l.Applied != nil:
+			h.Applied = append(h.Applied, *l.Applied)
+		case l.Told != nil:
+			h.Feed = append(h.Feed, *l.Told)
+		case l.Final != nil:
+			h.Finals = append(h.Finals, *l.Final)
+		default:
+			return nil, fmt.Errorf("history: line %d says nothing", n)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"raftboard/fsm"
+)
+
+// Log records a run. It is safe for all goroutines of it. It has no bound of its own: a run
+// has one, in operations and in time.
+type Log struct {
+	began time.Time
+
+	mu    sync.Mutex
+	count uint64 // of beginnings and ends
+	ops   []*Op
+	rest  History
+}
+
+// NewLog begins a run.
+func NewLog(run Run) *Log { return &Log{began: time.Now(), rest: History{Run: run}} }
+
+// Now is the time since the run began.
+func (l *Log) Now() time.Duration { return time.Since(l.began) }
+
+// Begin records that an operation is about to be called, and gives it its id. The caller
+// fills the rest in and ends it with End; nobody else touches it before.
+func (l *Log) Begin(op Op) *Op {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	op.ID, op.Began, op.Invoke = uint64(len(l.ops)+1), l.count, l.Now()
+	op.Outcome = undecided
+	l.ops = append(l.ops, &op)
+	return &op
+}
+
+// End records that an operation returned with what done is filled in.
+func (l *Log) End(op *Op, done func(*Op)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	done(op)
+	l.count++
+	op.Ended, op.Return = l.count, l.Now()
+}
+
+// Fault records one.
+func (l *Log) Fault(f Fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest.Faults = append(l.rest.Faults, f)
+}
+
+// Applied records what a node applied; it fits node.Config.Trace.
+func (l *Log) Applied(node string, life int, r fsm.TraceRecord) {
+	a := Trace(node, life, r)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest.Applied = append(l.rest.Applied, a)
+}
+
+// Told records what a watcher was told, now.
+func (l *Log) Told(t Told) {
+	if t.Event != nil {
+		t.Event = proto.CloneOf(t.Event)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.At = l.Now()
+	l.rest.Feed = append(l.rest.Feed, t)
+}
+
+// Final records one thing the board held at the end.
+func (l *Log) Final(f Final) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest.Finals = append(l.rest.Finals, f)
+}
+
+// Healed records that the last fault is over, and how long everything may take from here.
+func (l *Log) Healed(bound time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest.Run.Healed, l.rest.Run.Bound = l.Now(), bound
+}
+
+// History ends the run: a copy of all that was recorded. An operation that has not returned
+// is one whose outcome nobody knows.
+func (l *Log) History() *History {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.rest
+	h.Run.Ended = l.Now()
+	h.Faults, h.Applied = slices.Clone(h.Faults), slices.Clone(h.Applied)
+	h.Feed, h.Finals = slices.Clone(h.Feed), slices.Clone(h.Finals)
+	for _, op := range l.ops {
+		o := *op
+		if o.Outcome == undecided {
+			o.Outcome = Info
+		}
+		h.Ops = append(h.Ops, o)
+	}
+	seqs(&h)
+	return &h
+}
+
+// seqs gives operations the numbers under which the nodes saw them.
+func seqs(h *History) {
+	seen := map[uint64]*Applied{}
+	for i := range h.Applied {
+		if id := OpOf(h.Applied[i].Command.GetCallId()); id != 0 && seen[id] == nil {
+			seen[id] = &h.Applied[i]
+		}
+	}
+	for i := range h.Ops {
+		if a := seen[h.Ops[i].ID]; a != nil {
+			h.Ops[i].Loop, h.Ops[i].Seq = cmp.Or(h.Ops[i].Loop, a.Command.Loop), a.Command.Seq
+		}
+	}
+}

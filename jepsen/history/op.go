@@ -1,0 +1,113 @@
+package history
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind is what an operation asks for.
+type Kind string
+
+// The kinds of operation that workloads record.
+const (
+	Get       Kind = "get"
+	Set       Kind = "set"
+	Delete    Kind = "delete"
+	Mutate    Kind = "mutate" // read, compute, set, at most four times
+	Post      Kind = "post"
+	ClaimNext Kind = "claim_next"
+	Complete  Kind = "complete"
+	Fail      Kind = "fail"
+	Partial   Kind = "partial" // a set of partial work under a claim
+)
+
+// Outcome is what a client may conclude from what it was told.
+type Outcome string
+
+// The outcomes. Fail is only for what is proved not done: a refusal that is a Result, a
+// conflict, or "not done". Everything else that is no success is Info: perhaps done.
+const (
+	OK        Outcome = "ok"
+	Failed    Outcome = "fail"
+	Info      Outcome = "info"
+	undecided Outcome = ""
+)
+
+// Op is one operation of a client, from its call to its return.
+type Op struct {
+	ID       uint64 `json:"id"`
+	Client   string `json:"client"`
+	Loop     string `json:"loop,omitempty"`
+	Seq      uint64 `json:"seq,omitempty"` // known only where the trace shows the command
+	Kind     Kind   `json:"kind"`
+	Board    string `json:"board"`
+	Key      string `json:"key,omitempty"`
+	Args     Args   `json:"args"`
+	Asked    string `json:"asked,omitempty"`    // the node, where the client chose one
+	Answered string `json:"answered,omitempty"` // the node, where the answer names it
+
+	Began    uint64        `json:"began"` // place in the count of beginnings and ends
+	Ended    uint64        `json:"ended"` // 0: never returned
+	Invoke   time.Duration `json:"t_invoke"`
+	Return   time.Duration `json:"t_return"`
+	Outcome  Outcome       `json:"outcome"`
+	Result   Result        `json:"result"`
+	Attempts int           `json:"attempts,omitempty"` // of a mutate
+}
+
+// Args are what an operation named; which of them count depends on its kind.
+type Args struct {
+	Value      string `json:"value,omitempty"`
+	IfVersion  uint64 `json:"if_version,omitempty"`
+	Generation uint64 `json:"generation,omitempty"`
+	ForClaim   string `json:"for_claim,omitempty"` // the claimed key
+	ResultsKey string `json:"results_key,omitempty"`
+	Pattern    string `json:"pattern,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+}
+
+// Result is what the client was told, reduced to what checkers compare.
+type Result struct {
+	Answer     string `json:"answer,omitempty"` // outcome or code: "ok", "conflict", "stale_lease" …
+	Proposed   string `json:"proposed,omitempty"`
+	Rev        uint64 `json:"rev,omitempty"`
+	Key        string `json:"key,omitempty"` // where the operation did not name it
+	Version    uint64 `json:"version,omitempty"`
+	Generation uint64 `json:"generation,omitempty"`
+	Value      string `json:"value,omitempty"`
+	Replayed   bool   `json:"replayed,omitempty"`
+	Error      string `json:"error,omitempty"` // text, for people
+}
+
+// callPrefix marks the call_ids of operations of a Log.
+const callPrefix = "op-"
+
+// CallID is what ties an operation to its commands.
+func (o *Op) CallID() string { return CallID(o.ID) }
+
+// CallID is the call_id of an operation.
+func CallID(op uint64) string { return callPrefix + strconv.FormatUint(op, 10) }
+
+// OpOf reads a call_id; 0 if it is not one of a Log.
+func OpOf(callID string) uint64 {
+	digits, ours := strings.CutPrefix(callID, callPrefix)
+	if !ours {
+		return 0
+	}
+	id, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return id
+}
+
+// Fault is something done to the cluster or to a client, and the proof that it was done.
+type Fault struct {
+	Name    string        `json:"name"`    // "kill", "isolate", "crash", "pause"
+	Nemesis string        `json:"nemesis"` // N7, N1 …; "" for what a workload does to its own clients
+	Targets []string      `json:"targets"`
+	Start   time.Duration `json:"start"`
+	End     time.Duration `json:"end"`
+	Witness string        `json:"witness"` // "" : nothing shows that it happened
+}

@@ -1,0 +1,189 @@
+package history
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"raftboard/fsm"
+	boardpb "raftboard/fsm/pb"
+)
+
+// Applied is one command as one node applied it in one of its lives. The hashes are taken
+// when it is recorded, so that nothing that happens to the messages later can hide.
+type Applied struct {
+	Node        string           `json:"node"`
+	Life        int              `json:"life"` // 1, 2 … of the node's process
+	Index       uint64           `json:"index"`
+	Term        uint64           `json:"term"`
+	Position    int              `json:"position"` // within the entry
+	T           int64            `json:"t"`        // board time
+	Command     *boardpb.Command `json:"-"`
+	Result      *boardpb.Result  `json:"-"`
+	CommandHash string           `json:"command_hash"`
+	ResultHash  string           `json:"result_hash"`
+	Digest      string           `json:"digest,omitempty"` // of the state; on the last command of an entry
+}
+
+// Trace makes the record of a node's trace.
+func Trace(node string, life int, r fsm.TraceRecord) Applied {
+	a := Applied{
+		Node: node, Life: life, Index: r.Index, Term: r.Term, Position: r.Position, T: r.T,
+		Command: proto.CloneOf(r.Command), Result: proto.CloneOf(r.Result),
+		CommandHash: hash(r.Command), ResultHash: hash(r.Result),
+	}
+	if r.Digest != [16]byte{} {
+		a.Digest = hex.EncodeToString(r.Digest[:])
+	}
+	return a
+}
+
+// hash is of the wire form, which one build writes in one way.
+func hash(m proto.Message) string {
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return "unmarshalable: " + err.Error()
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:16])
+}
+
+// OK says that the command was done, here and now: not refused, and not an earlier answer
+// given again.
+func (a *Applied) OK() bool {
+	return a.Result.GetOutcome() == boardpb.Outcome_OUTCOME_OK && !a.Result.GetReplayed()
+}
+
+type plainApplied Applied
+
+type appliedLine struct {
+	plainApplied
+	Command json.RawMessage `json:"command"`
+	Result  json.RawMessage `json:"result"`
+}
+
+// MarshalJSON writes the messages in their own JSON form.
+func (a Applied) MarshalJSON() ([]byte, error) {
+	line := appliedLine{plainApplied: plainApplied(a)}
+	var err error
+	if line.Command, err = protojson.Marshal(a.Command); err != nil {
+		return nil, err
+	}
+	if line.Result, err = protojson.Marshal(a.Result); err != nil {
+		return nil, err
+	}
+	return json.Marshal(line)
+}
+
+// UnmarshalJSON is the way back.
+func (a *Applied) UnmarshalJSON(b []byte) error {
+	var line appliedLine
+	if err := json.Unmarshal(b, &line); err != nil {
+		return err
+	}
+	*a = Applied(line.plainApplied)
+	a.Command, a.Result = &boardpb.Command{}, &boardpb.Result{}
+	if err := protojson.Unmarshal(line.Command, a.Command); err != nil {
+		return err
+	}
+	return protojson.Unmarshal(line.Result, a.Result)
+}
+
+// Told is one thing a watcher was told: an event, or a bookmark, or how it was cut off.
+type Told struct {
+	Watcher  string         `json:"watcher"`
+	Board    string         `json:"board"`
+	At       time.Duration  `json:"at"`
+	Event    *boardpb.Event `json:"-"`
+	Bookmark uint64         `json:"bookmark,omitempty"`
+	Cut      string         `json:"cut,omitempty"`   // why a stream ended; the watch went on elsewhere
+	Ended    string         `json:"ended,omitempty"` // why the watch ended
+}
+
+type plainTold Told
+
+type toldLine struct {
+	plainTold
+	Event json.RawMessage `json:"event,omitempty"`
+}
+
+// MarshalJSON writes the event in its own JSON form.
+func (w Told) MarshalJSON() ([]byte, error) {
+	line := toldLine{plainTold: plainTold(w)}
+	if w.Event != nil {
+		var err error
+		if line.Event, err = protojson.Marshal(w.Event); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(line)
+}
+
+// UnmarshalJSON is the way back.
+func (w *Told) UnmarshalJSON(b []byte) error {
+	var line toldLine
+	if err := json.Unmarshal(b, &line); err != nil {
+		return err
+	}
+	*w = Told(line.plainTold)
+	if line.Event == nil {
+		return nil
+	}
+	w.Event = &boardpb.Event{}
+	return protojson.Unmarshal(line.Event, w.Event)
+}
+
+// Final is one thing a board held at the end, as one reader saw it.
+type Final struct {
+	Reader string         `json:"reader"`
+	Node   string         `json:"node"` // who answered
+	Board  string         `json:"board"`
+	Rev    uint64         `json:"rev"`
+	Entry  *boardpb.Entry `json:"-"`
+	Lease  *boardpb.Lease `json:"-"`
+}
+
+type plainFinal Final
+
+type finalLine struct {
+	plainFinal
+	Entry json.RawMessage `json:"entry,omitempty"`
+	Lease json.RawMessage `json:"lease,omitempty"`
+}
+
+// MarshalJSON writes the record in its own JSON form.
+func (f Final) MarshalJSON() (_ []byte, err error) {
+	line := finalLine{plainFinal: plainFinal(f)}
+	switch {
+	case f.Entry != nil:
+		line.Entry, err = protojson.Marshal(f.Entry)
+	case f.Lease != nil:
+		line.Lease, err = protojson.Marshal(f.Lease)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(line)
+}
+
+// UnmarshalJSON is the way back.
+func (f *Final) UnmarshalJSON(b []byte) error {
+	var line finalLine
+	if err := json.Unmarshal(b, &line); err != nil {
+		return err
+	}
+	*f = Final(line.plainFinal)
+	switch {
+	case line.Entry != nil:
+		f.Entry = &boardpb.Entry{}
+		return protojson.Unmarshal(line.Entry, f.Entry)
+	case line.Lease != nil:
+		f.Lease = &boardpb.Lease{}
+		return protojson.Unmarshal(line.Lease, f.Lease)
+	}
+	return nil
+}
