@@ -144,7 +144,7 @@ func TestT25AfterALongGapTheFirstCallTellsThatTheLeaseIsOver(t *testing.T) {
 	for name, taken := range map[string]bool{"nobody took it": false, "w2 took it": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := clustertest.Start(t, clustertest.Options{Nodes: 3})
+				cluster := clustertest.Start(t, clustertest.Options{Nodes: 1})
 				ctx := background(t)
 				w1, w2 := dial(t, cluster, "w1", cluster.Addrs()...), dial(t, cluster, "w2", cluster.Addrs()...)
 				// A process that stands still renews nothing and hears no clock: that is what
