@@ -74,10 +74,20 @@ func modeAllows(x *state.Txn, space *state.Space, w write) *boardpb.Result {
 			return bad("if_version", "a write to %s names the version it read", space.Pattern)
 		}
 	}
+	if space.Mode != boardpb.Mode_MODE_LEASED && w.generation > 0 {
+		return noGeneration(space)
+	}
 	if space.Mode == boardpb.Mode_MODE_ONCE && w.overwrite {
 		return bad("if_version", "%s is written once", space.Pattern)
 	}
 	return nil
+}
+
+// noGeneration: a fence that guards nothing would be believed.
+func noGeneration(space *state.Space) *boardpb.Result {
+	r := bad("gen", "%s has no leases; to make the write depend on a lease of another key, use fence", space.Pattern)
+	r.Namespace = space.Pattern.String()
+	return r
 }
 
 // writerAllowed checks permission and the lease of the key itself. It answers the
@@ -236,6 +246,9 @@ func Delete(x *state.Txn, o *boardpb.Delete) *boardpb.Result {
 	space, r := spaceOf(x, o.Key)
 	if r != nil {
 		return r
+	}
+	if space.Mode != boardpb.Mode_MODE_LEASED && o.Generation > 0 {
+		return noGeneration(space)
 	}
 	lease, r := mayDelete(x, space, o)
 	if r != nil {

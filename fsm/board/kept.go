@@ -32,10 +32,13 @@ func Identity(x *state.Txn, hash [16]byte) *boardpb.Result {
 	switch {
 	case c.Seq > 0:
 		return windowed(x, c, hash)
-	case x.Loop(c.Loop).GetState() == ended && !closes(c):
-		return &boardpb.Result{Code: boardpb.Code_CODE_LOOP_ENDED, Loop: c.Loop}
 	case c.IdempotencyKey != "":
-		return keyed(x, c, hash)
+		if r := keyed(x, c, hash); r != nil {
+			return r
+		}
+	}
+	if x.Loop(c.Loop).GetState() == ended && !closes(c) {
+		return &boardpb.Result{Code: boardpb.Code_CODE_LOOP_ENDED, Loop: c.Loop}
 	}
 	return nil
 }
@@ -129,7 +132,7 @@ const (
 func Remember(x *state.Txn, r *boardpb.Result, hash [16]byte) {
 	c := x.Command()
 	k := &boardpb.Kept{BodyHash: hash[:], Outcome: r.Outcome, Code: r.Code, Rev: r.Rev, Version: r.Version,
-		Generation: r.Generation, Who: firstNonEmpty(r.Holder, r.Author), ExpiresTMs: r.ExpiresTMs, Field: r.Field, Got: r.Got,
+		Generation: r.Generation, Who: firstOfAll(r.Holder, r.Author, r.Incarnation), ExpiresTMs: r.ExpiresTMs, Field: r.Field, Got: r.Got,
 		Number: max(r.Limit, r.Next), KeptTMs: x.T()}
 	switch {
 	case c.Seq > 0:
@@ -139,12 +142,16 @@ func Remember(x *state.Txn, r *boardpb.Result, hash [16]byte) {
 	default:
 		return
 	}
-	if named := firstNonEmpty(r.Key, r.Loop); named != bodyKey(c) {
+	if named := firstOfAll(r.Key, r.Loop); named != bodyKey(c) {
 		k.Key = named
 	}
-	for _, one := range r.Results {
-		k.Versions = append(k.Versions, one.Version)
-		k.Generations = append(k.Generations, one.Generation)
+	for i, one := range r.Results {
+		// One number per operation, or 64 of them would not fit: what the body does not say.
+		number := one.Version
+		if c.GetTxn().Ops[i].GetClaim() != nil {
+			number = one.Generation
+		}
+		k.Numbers = append(k.Numbers, number)
 	}
 	k.Flags = flag(r.Renewed, keptRenewed) | flag(r.Late, keptLate)
 	switch {
@@ -165,20 +172,26 @@ func flag(set bool, bit uint32) uint32 {
 	return 0
 }
 
-func firstNonEmpty(a, b string) string {
-	if a != "" {
-		return a
+func firstOfAll(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
 	}
-	return b
+	return ""
 }
 
 // recall rebuilds an answer from what was kept of it, the command, which is the same
 // again, and the values at the versions named, as far as they are retained.
 func recall(x *state.Txn, k *boardpb.Kept) *boardpb.Result {
 	c := x.Command()
+	if r := Check(c); r != nil {
+		r.Replayed = true // refused by its body alone, which is the same
+		return r
+	}
 	r := &boardpb.Result{Outcome: k.Outcome, Code: k.Code, Rev: k.Rev, Version: k.Version, Generation: k.Generation,
 		ExpiresTMs: k.ExpiresTMs, Field: k.Field, Got: k.Got, Limit: k.Number, Replayed: true,
-		Renewed: k.Flags&keptRenewed != 0, Late: k.Flags&keptLate != 0, Key: firstNonEmpty(k.Key, bodyKey(c))}
+		Renewed: k.Flags&keptRenewed != 0, Late: k.Flags&keptLate != 0, Key: firstOfAll(k.Key, bodyKey(c))}
 	switch {
 	case k.Flags&keptGuard != 0:
 		n := uint32(k.Number)
@@ -212,10 +225,16 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 		}
 		r.Next, r.Limit = r.Limit, 0
 	case *boardpb.Command_Txn:
-		for i := range k.Versions {
-			keys := opKeys(txnOp(c.GetTxn().Ops[i]))
-			r.Results = append(r.Results, &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: keys[0],
-				Version: k.Versions[i], Generation: k.Generations[i]})
+		for i, number := range k.Numbers {
+			r.Results = append(r.Results, recallOne(txnOp(c.GetTxn().Ops[i]), number))
+		}
+	case *boardpb.Command_BoardCreate:
+		r.Incarnation = k.Who
+		return
+	}
+	if k.Code == boardpb.Code_CODE_WRONG_MODE {
+		if space := x.Schema().Find(r.Key); space != nil {
+			r.Namespace = space.Pattern.String()
 		}
 	}
 	switch k.Outcome {
@@ -225,6 +244,17 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 	case boardpb.Outcome_OUTCOME_UNSPECIFIED, boardpb.Outcome_OUTCOME_HELD, boardpb.Outcome_OUTCOME_DONE:
 		r.Holder = k.Who
 	}
+}
+
+// recallOne rebuilds the answer to one operation of a txn.
+func recallOne(op any, number uint64) *boardpb.Result {
+	r := &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: opKeys(op)[0]}
+	if g, ok := op.(interface{ GetGeneration() uint64 }); ok {
+		r.Generation, r.Version = g.GetGeneration(), number
+	} else {
+		r.Generation = number // a claim
+	}
+	return r
 }
 
 func recallClaim(x *state.Txn, r *boardpb.Result) {
@@ -305,11 +335,12 @@ func Touch(x *state.Txn, r *boardpb.Result) {
 	if c.Loop == "" || l == nil || l.Principal != state.Principal(c.Actor) {
 		return
 	}
-	r.Ended = append(r.Ended, l.Untold...)
 	if l.State == ended {
+		r.Ended = append(r.Ended, l.Untold...)
 		return
 	}
 	next := raiseFloor(x, l, c.Floor)
+	r.Ended = append(r.Ended, next.Untold...)
 	if r.Code == boardpb.Code_CODE_UNSPECIFIED {
 		next.LastTMs = x.T()
 		wake(x, next)

@@ -80,7 +80,9 @@ func LoopKeepalive(x *state.Txn, o *boardpb.LoopKeepalive) *boardpb.Result {
 			s.State = active
 			wake(x, next)
 			x.PutLoop(next)
-			out.Ended = append(out.Ended, next.Untold...)
+			if l.Id != x.Command().Loop { // the calling loop is told with every answer
+				out.Ended = append(out.Ended, next.Untold...)
+			}
 		}
 		out.Loops = append(out.Loops, s)
 	}

@@ -99,6 +99,7 @@ func explainCode(r *boardpb.Result) (message, hint string) {
 		if r.Field == fieldGeneration {
 			return fmt.Sprintf("generation %d of %s was never granted; the newest is %d", r.YourGeneration, r.Key, r.Generation), "name the generation that claim answered"
 		}
+		return fmt.Sprintf("%s: not taken here", r.Field), "see the table: raftboard schema"
 	}
 	return explainIdentity(r)
 }
@@ -123,9 +124,9 @@ func explainForbidden(r *boardpb.Result) (message, hint string) {
 func explainIdentity(r *boardpb.Result) (message, hint string) {
 	switch r.Code {
 	case boardpb.Code_CODE_NOT_FOUND:
-		return fmt.Sprintf("%s was not found", firstOf(r.Key, r.Loop, r.Field)), "raftboard list shows what is there"
+		return fmt.Sprintf("%s was not found", firstOfAll(r.Key, r.Loop, r.Field, "it")), "raftboard list shows what is there"
 	case boardpb.Code_CODE_EXISTS:
-		return fmt.Sprintf("%s exists already", firstOf(r.Key, r.Field)), "choose another name"
+		return fmt.Sprintf("%s exists already", firstOfAll(r.Key, r.Field, "it")), "choose another name"
 	case boardpb.Code_CODE_EXPIRED_REQUEST:
 		return fmt.Sprintf("this request (seq %d) is below the floor %d of its loop: it is never run", r.Got, r.Limit), "take a new seq"
 	case boardpb.Code_CODE_REQUEST_ID_REUSED:
@@ -156,15 +157,6 @@ func CodeName(c boardpb.Code) string {
 // ModeName is a mode as it is written in tables: "append".
 func ModeName(m boardpb.Mode) string {
 	return strings.ToLower(strings.TrimPrefix(m.String(), "MODE_"))
-}
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return "it"
 }
 
 // span writes milliseconds as a person reads them.

@@ -4324,8 +4324,7 @@ type Kept struct {
 	Key           string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"` // when the body does not name it (claim_next), or a loop id
 	Version       uint64                 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
 	Generation    uint64                 `protobuf:"varint,8,opt,name=generation,proto3" json:"generation,omitempty"`
-	Versions      []uint64               `protobuf:"varint,9,rep,packed,name=versions,proto3" json:"versions,omitempty"` // of a txn, per operation
-	Generations   []uint64               `protobuf:"varint,10,rep,packed,name=generations,proto3" json:"generations,omitempty"`
+	Numbers       []uint64               `protobuf:"varint,9,rep,packed,name=numbers,proto3" json:"numbers,omitempty"`                     // of a txn, per operation: the version, of a claim the generation
 	Who           string                 `protobuf:"bytes,11,opt,name=who,proto3" json:"who,omitempty"`                                    // author or holder
 	Number        uint64                 `protobuf:"varint,12,opt,name=number,proto3" json:"number,omitempty"`                             // by code: limit, oldest rev, index of guard or operation plus one …
 	ExpiresTMs    int64                  `protobuf:"varint,13,opt,name=expires_t_ms,json=expiresTMs,proto3" json:"expires_t_ms,omitempty"` // of the lease granted or in the way
@@ -4423,16 +4422,9 @@ func (x *Kept) GetGeneration() uint64 {
 	return 0
 }
 
-func (x *Kept) GetVersions() []uint64 {
+func (x *Kept) GetNumbers() []uint64 {
 	if x != nil {
-		return x.Versions
-	}
-	return nil
-}
-
-func (x *Kept) GetGenerations() []uint64 {
-	if x != nil {
-		return x.Generations
+		return x.Numbers
 	}
 	return nil
 }
@@ -6717,7 +6709,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\rended_wall_ms\x18\x10 \x01(\x03R\vendedWallMs\x12\x1b\n" +
 	"\tended_why\x18\x11 \x01(\tR\bendedWhy\x12\x14\n" +
 	"\x05holds\x18\x12 \x01(\rR\x05holds\x121\n" +
-	"\x06untold\x18\x13 \x03(\v2\x19.raftboard.board.v1.EndedR\x06untold\"\xda\x03\n" +
+	"\x06untold\x18\x13 \x03(\v2\x19.raftboard.board.v1.EndedR\x06untold\"\xbc\x03\n" +
 	"\x04Kept\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tbody_hash\x18\x02 \x01(\fR\bbodyHash\x125\n" +
@@ -6728,10 +6720,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\aversion\x18\a \x01(\x04R\aversion\x12\x1e\n" +
 	"\n" +
 	"generation\x18\b \x01(\x04R\n" +
-	"generation\x12\x1a\n" +
-	"\bversions\x18\t \x03(\x04R\bversions\x12 \n" +
-	"\vgenerations\x18\n" +
-	" \x03(\x04R\vgenerations\x12\x10\n" +
+	"generation\x12\x18\n" +
+	"\anumbers\x18\t \x03(\x04R\anumbers\x12\x10\n" +
 	"\x03who\x18\v \x01(\tR\x03who\x12\x16\n" +
 	"\x06number\x18\f \x01(\x04R\x06number\x12 \n" +
 	"\fexpires_t_ms\x18\r \x01(\x03R\n" +
@@ -6739,7 +6729,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05flags\x18\x0e \x01(\rR\x05flags\x12\x1a\n" +
 	"\tkept_t_ms\x18\x0f \x01(\x03R\akeptTMs\x12\x14\n" +
 	"\x05field\x18\x10 \x01(\tR\x05field\x12\x10\n" +
-	"\x03got\x18\x11 \x01(\x04R\x03got\"\xcd\x05\n" +
+	"\x03got\x18\x11 \x01(\x04R\x03gotJ\x04\b\n" +
+	"\x10\v\"\xcd\x05\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03rev\x18\x01 \x01(\x04R\x03rev\x12\x10\n" +
 	"\x03sub\x18\x02 \x01(\rR\x03sub\x12\x11\n" +
