@@ -20,6 +20,7 @@ const (
 	tickAfter     = time.Second     // since the last stamp, while a deadline is pending (SPEC F-4)
 	housekeepEach = time.Second     // membership, records, feature level
 	dutyTimeout   = 5 * time.Second // of one act of housekeeping
+	dutiesAtOnce  = 16
 )
 
 // leadLoop opens leaderships, runs board time and ticks. It runs on every node and does
@@ -127,9 +128,15 @@ func (n *Node) checkMembership() bool {
 	if !removed && (n.raft.State() != raft.Shutdown || n.closing.Load()) {
 		return true
 	}
+	n.ToldRemoved()
+	return false
+}
+
+// ToldRemoved stops a node that was removed. One that was away meanwhile cannot learn it from
+// its own state: the peer links tell it when another member says so.
+func (n *Node) ToldRemoved() {
 	n.fail(&DirError{Dir: n.stores.Where, What: "this node was removed from the cluster",
 		Hint: "to bring the machine back, start it with an empty --data-dir and --join: it becomes a new member"})
-	return false
 }
 
 // housekeep keeps records, membership and feature level in step, while this node leads.
@@ -142,42 +149,48 @@ func (n *Node) housekeep() {
 			return
 		case <-every.C:
 		}
-		if _, ready := n.readyTerm(); !ready || n.doubt.Load() != nil {
-			continue
+		for range dutiesAtOnce {
+			if _, ready := n.readyTerm(); !ready || n.doubt.Load() != nil {
+				break
+			}
+			servers := n.servers()
+			n.transport.keepOnly(servers)
+			ctx, cancel := context.WithTimeout(n.ctx, dutyTimeout)
+			did, err := n.duty(ctx, servers)
+			cancel()
+			if err != nil {
+				n.log.Debug("a duty of the leader has to be done again", "error", err)
+			}
+			if err != nil || !did {
+				break
+			}
 		}
-		servers := n.servers()
-		n.transport.keepOnly(servers)
-		ctx, cancel := context.WithTimeout(n.ctx, dutyTimeout)
-		if err := n.duty(ctx, servers); err != nil {
-			n.log.Debug("a duty of the leader has to be done again", "error", err)
-		}
-		cancel()
 	}
 }
 
 // duty does the first thing that is due.
-func (n *Node) duty(ctx context.Context, servers []raft.Server) error {
+func (n *Node) duty(ctx context.Context, servers []raft.Server) (did bool, err error) {
 	cluster := n.fsm.View().Cluster()
 	for _, s := range servers {
 		rec := recordOf(cluster, string(s.ID))
 		switch want := n.knownNode(string(s.ID)); {
 		case rec.GetRemoved():
-			return n.configure(ctx, n.raft.RemoveServer(s.ID, 0, dutyTimeout))
+			return true, n.configure(ctx, n.raft.RemoveServer(s.ID, 0, dutyTimeout))
 		case rec == nil && want != nil:
-			return n.putNode(ctx, want)
+			return true, n.putNode(ctx, want)
 		case rec != nil && string(s.ID) == n.cfg.ID && !sameNode(rec, want):
 			want.Nonvoter = rec.Nonvoter
-			return n.putNode(ctx, want)
+			return true, n.putNode(ctx, want)
 		case s.Suffrage == raft.Nonvoter && rec != nil && !rec.Nonvoter && n.caughtUp(s.ID) && n.mayPromote(servers):
 			n.log.Info("a node has caught up and becomes a voter", "node", rec.Name, "id", rec.Id)
-			return n.configure(ctx, n.raft.AddVoter(s.ID, s.Address, 0, dutyTimeout))
+			return true, n.configure(ctx, n.raft.AddVoter(s.ID, s.Address, 0, dutyTimeout))
 		}
 	}
 	if level := commonLevel(cluster, servers); level > cluster.GetLevel() {
 		n.log.Info("every node knows a higher feature level", "level", level)
-		return n.internal(ctx, &boardpb.Command{Op: &boardpb.Command_Level{Level: &boardpb.Level{Level: level}}})
+		return true, n.internal(ctx, &boardpb.Command{Op: &boardpb.Command_Level{Level: &boardpb.Level{Level: level}}})
 	}
-	return nil
+	return false, nil
 }
 
 // internal proposes a command of the leader itself.

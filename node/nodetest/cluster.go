@@ -48,8 +48,9 @@ type Member struct {
 	Disk  *Disk
 	Node  *node.Node
 
-	mu   sync.Mutex
-	died error
+	mu      sync.Mutex
+	died    error
+	running *node.Node // the newest, for its burial
 }
 
 // Died is why the node stopped itself since its last start, or nil.
@@ -128,6 +129,8 @@ func (c *Cluster) TryRestart(i int) error {
 			m.mu.Lock()
 			m.died = err
 			m.mu.Unlock()
+			c.Net.Drop(m.ID)
+			go c.bury(m)
 			runtime.Goexit() // the goroutine of a process that ended does nothing more
 		}}
 	if c.o.Configure != nil {
@@ -143,7 +146,30 @@ func (c *Cluster) TryRestart(i int) error {
 		return err
 	}
 	m.Node = n
+	m.mu.Lock()
+	m.running = n
+	m.mu.Unlock()
 	return nil
+}
+
+// bury ends what is left of a node whose process would have ended by itself.
+func (c *Cluster) bury(m *Member) {
+	m.mu.Lock()
+	n := m.running
+	m.mu.Unlock()
+	if n != nil {
+		c.end(m, n)
+	}
+}
+
+func (c *Cluster) end(m *Member, n *node.Node) {
+	c.Net.Drop(m.ID)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	if err := n.Close(ctx); err != nil {
+		c.t.Errorf("%s does not close: %v", m.Name, err)
+	}
+	c.Net.Drop(m.ID)
 }
 
 // Crash ends a node without a word to the others.
@@ -155,13 +181,7 @@ func (c *Cluster) Crash(i int) {
 	}
 	n := m.Node
 	m.Node = nil
-	c.Net.Drop(m.ID)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-	defer cancel()
-	if err := n.Close(ctx); err != nil {
-		c.t.Errorf("node %d does not close: %v", i, err)
-	}
-	c.Net.Drop(m.ID)
+	c.end(m, n)
 }
 
 // Join starts a fresh node and has the leader take it in.
