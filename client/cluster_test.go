@@ -118,3 +118,39 @@ func TestTheClusterFaceStepsDownAndTellsWhoLeads(t *testing.T) {
 		}
 	})
 }
+
+func TestALoopOpenedAgainUnderItsNonceGoesOnAndRenewsNothingItNoLongerWorksOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clustertest.Start(t, clustertest.Options{Nodes: 3})
+		ctx := background(t)
+		first := dial(t, cluster, "w1", cluster.Addrs()...)
+		l := openLoop(t, first, client.LoopOptions{Nonce: "p1", TTL: time.Hour})
+		for range 20 {
+			res, err := appendTo(ctx, l)
+			ok(t, "append", res, err)
+		}
+		claim(t, ctx, l, "claims/a", 5*time.Second)
+		claim(t, ctx, l, "claims/b", 5*time.Second)
+		first.Close() // the process is gone, its loop is not
+
+		second := dial(t, cluster, "w1", cluster.Addrs()...)
+		again := openLoop(t, second, client.LoopOptions{Nonce: "p1", TTL: time.Hour})
+		if again.ID() != l.ID() {
+			t.Fatalf("opened %s, want %s again", again.ID(), l.ID())
+		}
+		res, err := appendTo(ctx, again)
+		if ok(t, "append", res, err); res.Replayed || res.Version != 21 {
+			t.Errorf("got %v; want version 21, written anew", res)
+		}
+		b := claim(t, ctx, again, "claims/b", 5*time.Second)
+		if b.Generation() != 1 {
+			t.Errorf("generation %d: the loop held it still", b.Generation())
+		}
+		time.Sleep(20 * time.Second)
+		if isLost(b) {
+			t.Errorf("the lease claimed again was lost: %+v", b.Ended())
+		}
+		other := dial(t, cluster, "w2", cluster.Addrs()...)
+		claim(t, ctx, openLoop(t, other, client.LoopOptions{}), "claims/a", time.Minute)
+	})
+}

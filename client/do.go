@@ -160,7 +160,11 @@ func (e *endpoint) try(ctx context.Context, d time.Duration, req request) (answe
 	defer cancel()
 	s, err := e.session(tctx)
 	if err != nil {
-		if ctx.Err() == nil {
+		switch {
+		case ctx.Err() != nil: // the caller left: no blame on the node
+		case errors.Is(err, errConnect):
+			e.c.routes.failed(e, failedSilent, err, nil)
+		default:
 			e.c.routes.failed(e, failedSoon, err, nil)
 		}
 		return answer{}, notDone, err
@@ -178,7 +182,7 @@ func (e *endpoint) try(ctx context.Context, d time.Duration, req request) (answe
 		return answer{}, refusedAll, refused
 	}
 	switch {
-	case ctx.Err() != nil: // the caller left: no blame on the node
+	case ctx.Err() != nil:
 	case tctx.Err() != nil && sent:
 		e.c.routes.failed(e, failedSilent, errSilent, nil)
 	default:

@@ -3,13 +3,16 @@ package client_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"raftboard/client"
 	boardpb "raftboard/fsm/pb"
@@ -442,47 +445,24 @@ func TestAResetIsSaidAndNeverFollowedInSilence(t *testing.T) {
 	})
 }
 
-func TestConfigNamesTheFieldThatIsWrong(t *testing.T) {
-	for want, cfg := range map[string]client.Config{
-		"Endpoints": {Timeout: 1, NoLeader: 1},
-		"endpoint":  {Endpoints: []string{"n1"}, Timeout: 1, NoLeader: 1},
-		"As":        {Endpoints: []string{"n1:1"}, As: "W 1", Timeout: 1, NoLeader: 1},
-		"Timeout":   {Endpoints: []string{"n1:1"}, Timeout: -1, NoLeader: 1},
-	} {
-		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v; want %s named", cfg, err, want)
+func TestARefusedSessionEndsTheCallAtOnceAndASilentlyClosedOneDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, "n1:1", "n2:1")
+		st, err := status.New(codes.Unauthenticated, "no name was stated").WithDetails(
+			&errdetails.ErrorInfo{Reason: "UNAUTHENTICATED", Domain: "raftboard", Metadata: map[string]string{"hint": "state one"}})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err := client.DefaultConfig().Validate(); err != nil {
-		t.Errorf("the default: %v", err)
-	}
-}
-
-func TestEveryCodeHasASentinel(t *testing.T) {
-	all := []error{
-		client.ErrBadRequest, client.ErrBadKey, client.ErrBadPath, client.ErrBadEncoding, client.ErrUndeclaredNamespace,
-		client.ErrNamespaceOverlap, client.ErrWrongMode, client.ErrWrongState, client.ErrForbidden, client.ErrNotFound,
-		client.ErrExists, client.ErrStaleLease, client.ErrLeaseExpired, client.ErrNoLease, client.ErrNotHolder,
-		client.ErrRateLimited, client.ErrStopping, client.ErrTooLarge, client.ErrCompacted, client.ErrExpiredRequest,
-		client.ErrRequestIDReused, client.ErrLoopEnded, client.ErrSlowReader, client.ErrReset, client.ErrUnauthenticated,
-		client.ErrNotActive, client.ErrUnavailable, client.ErrReadTimeout, client.ErrInternal, client.ErrNotInitialized,
-		client.ErrLimitInFlight, client.ErrLimitKeys, client.ErrLimitLeases, client.ErrLimitTxn, client.ErrLimitBoardBytes,
-		client.ErrLimitBoards, client.ErrLimitLoops, client.ErrLimitNamespaces, client.ErrLimitRequests,
-	}
-	for n := range boardpb.Code_name {
-		code := boardpb.Code(n)
-		if code == boardpb.Code_CODE_UNSPECIFIED {
-			continue
+		s.nodes["n1:1"].refuse = st.Err()
+		c := s.client(client.Config{}, "n1:1", "n2:1")
+		start := time.Now()
+		_, err = c.Board("default").Set(context.Background(), "draft", []byte(`1`), client.SetOptions{})
+		if !errors.Is(err, client.ErrUnauthenticated) || !strings.Contains(err.Error(), "state one") || time.Since(start) > time.Second {
+			t.Errorf("got %v after %v; want unauthenticated with its hint, at once", err, time.Since(start))
 		}
-		err := fmt.Errorf("wrapped: %w", &client.Error{Result: &boardpb.Result{Code: code}})
-		matches := 0
-		for _, sentinel := range all {
-			if errors.Is(err, sentinel) {
-				matches++
-			}
+		s.nodes["n1:1"].refuse = status.Error(codes.Unavailable, "too many sessions")
+		if _, err := c.Board("default").Set(context.Background(), "draft", []byte(`1`), client.SetOptions{}); err != nil {
+			t.Errorf("the other node would have taken it: %v", err)
 		}
-		if matches != 1 || client.CodeOf(err) != code {
-			t.Errorf("%v is matched by %d sentinels, want 1", code, matches)
-		}
-	}
+	})
 }

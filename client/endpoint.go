@@ -94,7 +94,7 @@ func (e *endpoint) connect(ctx context.Context) error {
 			return err
 		}
 		if !e.conn.WaitForStateChange(ctx, state) {
-			return fmt.Errorf("did not answer within %v", connectTimeout)
+			return errConnect
 		}
 	}
 }
@@ -104,10 +104,11 @@ func (e *endpoint) connect(ctx context.Context) error {
 func (e *endpoint) session(ctx context.Context) (*session, error) {
 	for {
 		e.mu.Lock()
-		if s := e.current; s != nil {
+		if s := e.current; s != nil && !s.over() {
 			e.mu.Unlock()
 			return s, nil
 		}
+		e.current = nil
 		wait := e.opening
 		mine := wait == nil
 		if mine {
@@ -123,7 +124,7 @@ func (e *endpoint) session(ctx context.Context) (*session, error) {
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("no connection yet: %w", ctx.Err())
+			return nil, errConnect
 		}
 		e.mu.Lock()
 		s, failure := e.current, e.failure
@@ -134,34 +135,42 @@ func (e *endpoint) session(ctx context.Context) (*session, error) {
 	}
 }
 
+// errConnect is an attempt that led to nothing in its time: perhaps packets are swallowed.
+var errConnect = fmt.Errorf("did not answer within %v", connectTimeout)
+
 // open makes one attempt to open a session and wakes those who wait for it.
 func (e *endpoint) open() {
+	s, err := e.attempt()
+	e.mu.Lock()
+	e.current, e.failure = s, err
+	close(e.opening)
+	e.opening = nil
+	e.mu.Unlock()
+	if err == nil {
+		e.c.state(StateConnected, e.addr, nil)
+	}
+}
+
+func (e *endpoint) attempt() (*session, error) {
 	ctx, cancel := context.WithCancel(e.c.ctx)
 	timer := time.AfterFunc(connectTimeout, cancel)
 	stream, err := e.board.Session(ctx)
 	inTime := timer.Stop()
-
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	defer close(e.opening)
-	defer func() { e.opening = nil }()
-	switch {
-	case e.c.ctx.Err() != nil:
-		e.failure = ErrClosed
-	case !inTime:
-		e.failure = fmt.Errorf("did not answer within %v", connectTimeout)
-	case err != nil:
-		e.failure = errors.New(fromStatus(err).Result.Message)
-	default:
+	if err == nil && inTime {
 		s := newSession(e, stream, cancel)
 		if e.c.start(s.send) && e.c.start(s.receive) {
-			e.current, e.failure = s, nil
-			e.c.state(StateConnected, e.addr, nil)
-			return
+			return s, nil
 		}
-		e.failure = ErrClosed
 	}
 	cancel()
+	switch {
+	case e.c.ctx.Err() != nil:
+		return nil, ErrClosed
+	case !inTime:
+		return nil, errConnect
+	default:
+		return nil, errors.New(fromStatus(err).Result.Message)
+	}
 }
 
 // drop forgets a session that ended or is about to; the next call opens another.

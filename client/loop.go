@@ -39,7 +39,8 @@ type LoopOptions struct {
 }
 
 // OpenLoop opens a loop, bounded by ctx, and keeps it alive until Loop.Close or
-// Client.Close.
+// Client.Close. Under the nonce of a loop that still lives it continues that loop; only
+// one handle of a loop may be in use at a time, because a seq is given once.
 func (b *Board) OpenLoop(ctx context.Context, opts LoopOptions) (*Loop, error) {
 	nonce := opts.Nonce
 	if nonce == "" {
@@ -59,10 +60,33 @@ func (b *Board) OpenLoop(ctx context.Context, opts LoopOptions) (*Loop, error) {
 		l.ttl = 30 * time.Second
 	}
 	l.manual = opts.Manual
+	if ans.result.Renewed {
+		if err := l.resume(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if !l.manual {
 		b.c.keeper.add(l, ans.sentAt)
 	}
 	return l, nil
+}
+
+// resume takes over a loop that was open already under this nonce: the opener's process
+// began anew, or its first answer was lost. What the former handle had in flight is given
+// up, by beginning above everything it can have sent. What the loop still holds has
+// nobody who works on it here, so it is not renewed; claim it again to go on with it.
+func (l *Loop) resume(ctx context.Context) error {
+	got, _, err := l.b.LoopStatus(ctx, l.id, ReadOptions{})
+	if err != nil {
+		return err
+	}
+	l.win.startAt(got.GetLoop().GetFloor() + windowSize)
+	if !l.manual {
+		for _, lease := range got.GetLeases() {
+			l.addLetGo(&boardpb.LeaseRef{Key: lease.Key, Generation: lease.Generation})
+		}
+	}
+	return nil
 }
 
 // AttachLoop makes a handle of a loop that another process opened, for one-shot callers.
@@ -108,8 +132,12 @@ func (l *Loop) submit(ctx, work context.Context, cmd *boardpb.Command) (answer, 
 	if key := stringFrom(ctx, identityKey); l.attached || key != "" {
 		cmd.IdempotencyKey = identityFrom(ctx)
 		ans, err := l.b.submit(ctx, cmd)
-		if err == nil {
+		switch {
+		case err == nil:
 			ans.leases = l.adopt(work, cmd, ans)
+			l.check(ans.result)
+		case errors.Is(err, ErrUnknown) && grants(cmd) && !l.attached:
+			l.c.start(func() { l.disown(cmd) })
 		}
 		return ans, err
 	}

@@ -103,7 +103,7 @@ type failureKind int
 
 const (
 	failedSoon   failureKind = iota // refused, unreachable, draining or without a leader
-	failedSilent                    // took a call and said nothing: perhaps it swallows packets
+	failedSilent                    // said nothing at all: perhaps it swallows packets
 )
 
 // failed notes that an endpoint was of no use, and what it said of the leader.

@@ -40,6 +40,7 @@ type scripted struct {
 	answer func(*call) *wirepb.SessionResponse
 	watch  func(*wirepb.WatchRequest, grpc.ServerStreamingServer[wirepb.WatchResponse]) error
 	calls  []*wirepb.SessionRequest
+	refuse error // of every session
 }
 
 // call is one request as a script sees it.
@@ -112,6 +113,12 @@ func (n *scripted) seen() []*wirepb.SessionRequest {
 
 // Session hands each request to the script.
 func (n *scripted) Session(stream wirepb.Board_SessionServer) error {
+	n.mu.Lock()
+	refuse := n.refuse
+	n.mu.Unlock()
+	if refuse != nil {
+		return refuse
+	}
 	var sending sync.Mutex
 	for {
 		req, err := stream.Recv()

@@ -123,6 +123,16 @@ func (s *session) tryCancel(id uint64) {
 	}
 }
 
+// over says whether the stream ended.
+func (s *session) over() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func (s *session) cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -355,8 +355,12 @@ func (c *Client) connected(ctx context.Context, want place) (*endpoint, error) {
 		if err == nil {
 			return ep, nil
 		}
+		kind := failedSoon
+		if errors.Is(err, errConnect) {
+			kind = failedSilent
+		}
 		if ctx.Err() == nil {
-			c.routes.failed(ep, failedSoon, err, nil)
+			c.routes.failed(ep, kind, err, nil)
 		}
 	}
 }

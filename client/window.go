@@ -23,6 +23,13 @@ func newWindow() *window {
 	return &window{next: 1, floor: 1, open: map[uint64]bool{}, moved: make(chan struct{})}
 }
 
+// startAt makes seq the first one to be given.
+func (w *window) startAt(seq uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next, w.floor = seq, seq
+}
+
 // begin gives the next seq, waiting for room until ctx or the loop ends.
 func (w *window) begin(ctx context.Context, ended <-chan struct{}) (seq, floor uint64, err error) {
 	for {

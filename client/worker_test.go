@@ -1,0 +1,74 @@
+package client_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"raftboard/client"
+	wirepb "raftboard/transport/pb"
+)
+
+func TestT17AWorkerThatIsToldToStopFinishesTheItemAtHandAndClaimsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, "n1:1")
+		var mu sync.Mutex
+		var order []string
+		var renewedLast time.Time
+		s.nodes["n1:1"].play(func(c *call) *wirepb.SessionResponse {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case c.cmd.GetClaimNext() != nil:
+				order = append(order, "claim")
+				res := granted("claims/x", 1, 5000)
+				res.Value = []byte(`"item"`)
+				return c.applied(res)
+			case c.cmd.GetComplete() != nil:
+				order = append(order, "complete")
+			case c.cmd.GetLoopClose() != nil:
+				order = append(order, "close")
+			case c.cmd.GetLoopKeepalive() != nil:
+				renewedLast = time.Now()
+			}
+			return c.routine()
+		})
+		c := s.client(client.Config{}, "n1:1")
+		ctx, stop := context.WithCancel(context.Background())
+		start := time.Now()
+		time.AfterFunc(time.Second, stop)
+		err := c.Board("default").Work(ctx, client.WorkOptions{Pattern: "claims/*", Duration: 5 * time.Second},
+			func(ctx context.Context, item *client.Lease) (client.Done, error) {
+				select {
+				case <-time.After(13 * time.Second): // 12 s after the signal
+				case <-ctx.Done():
+					t.Errorf("the work was cut off: %v", context.Cause(ctx))
+				}
+				return client.Done{Result: item.Value()}, nil
+			})
+		if err != nil {
+			t.Errorf("Work: %v", err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if want := "claim complete close"; want != join(order) {
+			t.Errorf("the server saw %q, want %q", join(order), want)
+		}
+		if last := renewedLast.Sub(start); last < 11*time.Second {
+			t.Errorf("last renewed %v after the claim: the lease did not live for all the work", last)
+		}
+	})
+}
+
+func join(words []string) string {
+	out := ""
+	for i, w := range words {
+		if i > 0 {
+			out += " "
+		}
+		out += w
+	}
+	return out
+}
