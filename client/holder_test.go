@@ -116,7 +116,7 @@ func TestT20LostIsToldWhileAllNodesAreDownAndTheProcessClaimsAgainLater(t *testi
 		w1 := dial(t, cluster, "w1", cluster.Addrs()...)
 		l := openLoop(t, w1, client.LoopOptions{TTL: time.Hour})
 		lease := claim(t, ctx, l, "claims/x", 6*time.Second)
-		time.Sleep(11 * time.Second) // between two renewals
+		time.Sleep(11 * time.Second)                   // between two renewals
 		last := lease.Deadline().Add(-6 * time.Second) // before the last acknowledged renewal was sent
 		for i := range 3 {
 			cluster.Kill(i)
