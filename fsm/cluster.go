@@ -38,6 +38,9 @@ func ok() *boardpb.Result { return &boardpb.Result{Outcome: boardpb.Outcome_OUTC
 func (m *machine) onCluster(c *boardpb.Command) *boardpb.Result {
 	s := m.state
 	hash := m.bodyHash(c)
+	if r := board.MayAct(c); r != nil {
+		return r
+	}
 	if r := board.Check(c); r != nil {
 		return r
 	}

@@ -45,10 +45,11 @@ func (s *script) message(m protoreflect.Message) string {
 }
 
 func quiet(m protoreflect.Message, d protoreflect.FieldDescriptor) bool {
+	if strings.HasSuffix(string(d.Name()), "wall_ms") {
+		return true // "? wall" shows it
+	}
 	switch d.Name() {
-	case "t_ms", "wall_ms", "ended_t_ms", "ended_wall_ms":
-		return m.Descriptor().Name() == "Result" || strings.HasSuffix(string(d.Name()), "wall_ms")
-	case "outcome", "code", "message", "hint":
+	case "t_ms", "outcome", "code", "message", "hint":
 		return m.Descriptor().Name() == "Result"
 	}
 	return false
@@ -69,8 +70,6 @@ func (s *script) value(d protoreflect.FieldDescriptor, v protoreflect.Value) str
 		return strings.ToLower(strings.TrimPrefix(enum, prefix))
 	case d.Kind() == protoreflect.BytesKind:
 		return clipped(string(v.Bytes()))
-	case strings.HasSuffix(name, "wall_ms"):
-		return "wall+" + span(v.Int()-scriptWall-scriptZero)
 	case strings.HasSuffix(name, "t_ms"):
 		return clock(v.Int())
 	case strings.HasSuffix(name, "_ms"):

@@ -75,6 +75,9 @@ func expireOn(x *state.Txn, name string, due []state.Deadline) (rest []state.Dea
 // onBoard runs a command of a board through the checks of SPEC F-20.
 func (m *machine) onBoard(c *boardpb.Command) *boardpb.Result {
 	s := m.state
+	if r := board.MayAct(c); r != nil {
+		return r
+	}
 	if !s.BoardExists(c.Board) {
 		if r := board.Check(c); r != nil {
 			return r

@@ -220,6 +220,9 @@ func checkBoard(name string, settings *boardpb.BoardSettings, required bool) *bo
 	case settings.HistoryVersions > state.MaxHistoryVersions:
 		return bad("history_versions", "%d, at most %d", settings.HistoryVersions, state.MaxHistoryVersions)
 	}
+	if len(settings.Namespaces) == 0 {
+		return nil // the table stays as it is, or is the default one
+	}
 	_, r := state.CompileSchema(settings.Namespaces)
 	return r
 }

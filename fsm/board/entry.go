@@ -156,14 +156,16 @@ func describe(r *boardpb.Result, cur *boardpb.Entry) {
 		return
 	}
 	r.Version, r.Author, r.AuthorWallMs = cur.Version, cur.Author, cur.WallMs
-	if !cur.Deleted {
+	if cur.Deleted {
+		r.Field = fieldDeleted
+	} else {
 		r.Value = cur.Value
 	}
 }
 
 // store applies a write that passed every check but size.
 func store(x *state.Txn, space *state.Space, w write, lease *boardpb.Lease, posts bool) *boardpb.Result {
-	if r := checkSize(x, space, w.value); r != nil {
+	if r := checkSize(x, space, w.key, w.value); r != nil {
 		return r
 	}
 	cur := x.Entry(w.key)
@@ -205,7 +207,7 @@ func store(x *state.Txn, space *state.Space, w write, lease *boardpb.Lease, post
 	return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: w.key, Version: e.Version, Generation: w.generation, Late: e.Late}
 }
 
-func checkSize(x *state.Txn, space *state.Space, value []byte) *boardpb.Result {
+func checkSize(x *state.Txn, space *state.Space, key string, value []byte) *boardpb.Result {
 	limit := space.MaxValueBytes
 	if limit == 0 {
 		limit = x.Settings().GetMaxValueBytes()
@@ -214,7 +216,7 @@ func checkSize(x *state.Txn, space *state.Space, value []byte) *boardpb.Result {
 		limit = state.DefaultValueBytes
 	}
 	if uint64(len(value)) > limit {
-		return &boardpb.Result{Code: boardpb.Code_CODE_TOO_LARGE, Got: uint64(len(value)), Limit: limit}
+		return &boardpb.Result{Code: boardpb.Code_CODE_TOO_LARGE, Key: key, Got: uint64(len(value)), Limit: limit}
 	}
 	return nil
 }

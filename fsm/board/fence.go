@@ -136,10 +136,15 @@ func endLease(x *state.Txn, l *boardpb.Lease, to boardpb.LeaseState, cause board
 	case boardpb.EndedBy_ENDED_BY_EXPIRED, boardpb.EndedBy_ENDED_BY_TAKEOVER, boardpb.EndedBy_ENDED_BY_FORCED:
 		tell(x, l, cause)
 	}
-	if loop := x.Loop(l.Loop); loop != nil && loop.State == boardpb.LoopState_LOOP_STATE_INACTIVE && loop.Holds == 0 {
-		endLoop(x, loop, "silent")
-	}
 	return next
+}
+
+// lastLease ends a loop that was kept only by the lease that others, or time, just ended.
+// It comes after the event of the lease, which is its cause.
+func lastLease(x *state.Txn, loop string) {
+	if l := x.Loop(loop); l != nil && l.State == inactive && l.Holds == 0 {
+		endLoop(x, l, "silent")
+	}
 }
 
 // tell leaves a note for the loop that lost a lease (SPEC LS-20).

@@ -83,11 +83,11 @@ func keyed(x *state.Txn, c *boardpb.Command, hash [16]byte) *boardpb.Result {
 	if k := x.Kept(idempotencyID(me, c.IdempotencyKey)); k != nil && !lapsed(k) {
 		return again(x, k, hash)
 	}
-	// A few that lapsed go with every new one, so the memory never grows past its use.
-	oldest := x.OldestIdem(4)
 	board, own := x.IdemCount(me)
-	for _, k := range oldest {
-		if lapsed(k) {
+	oldest, mine := x.OldestIdem(me, 4)
+	// A few that lapsed go with every new one, so the memory never grows past its use.
+	for _, k := range append(mine, oldest...) {
+		if lapsed(k) && x.Kept(k.Id) != nil {
 			x.DropKept(k.Id)
 			board--
 			if isOf(k.Id, me) {
@@ -95,18 +95,19 @@ func keyed(x *state.Txn, c *boardpb.Command, hash [16]byte) *boardpb.Result {
 			}
 		}
 	}
-	got, limit := own, state.IdemPerPrincipal
-	if board >= state.IdemPerBoard {
-		got, limit = board, state.IdemPerBoard
+	switch {
+	case own >= state.IdemPerPrincipal:
+		return tooManyKeys(x, own, state.IdemPerPrincipal, mine[0])
+	case board >= state.IdemPerBoard:
+		return tooManyKeys(x, board, state.IdemPerBoard, oldest[0])
 	}
-	if got < limit {
-		return nil
-	}
-	r := &boardpb.Result{Code: boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, Got: uint64(got), Limit: uint64(limit)}
-	if len(oldest) > 0 {
-		r.RetryAfterMs = max(1, oldest[0].KeptTMs+state.IdemKeptMs-x.T())
-	}
-	return r
+	return nil
+}
+
+// tooManyKeys refuses a new key; the oldest of those that count tells how long.
+func tooManyKeys(x *state.Txn, got, limit int, oldest *boardpb.Kept) *boardpb.Result {
+	return &boardpb.Result{Code: boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, Got: uint64(got), Limit: uint64(limit),
+		RetryAfterMs: max(1, oldest.KeptTMs+state.IdemKeptMs-x.T())}
 }
 
 func isOf(id, principal string) bool {
@@ -345,17 +346,22 @@ func Touch(x *state.Txn, r *boardpb.Result) {
 		next.LastTMs = x.T()
 		wake(x, next)
 	}
-	if c.Seq > 0 {
-		markTold(next, c.Seq)
+	if c.Seq > 0 && len(next.Untold) > 0 {
+		markTold(x, next, c.Seq)
 	}
 	x.PutLoop(next)
 }
 
-func markTold(l *boardpb.Loop, seq uint64) {
+// markTold notes which answer told an ending first. A holder who hears of an expiry was
+// alive: the lease was too short for the work, and the worker did not die.
+func markTold(x *state.Txn, l *boardpb.Loop, seq uint64) {
 	told := make([]*boardpb.Ended, len(l.Untold))
 	for i, e := range l.Untold {
 		told[i] = e
 		if e.ToldSeq == 0 {
+			if e.Cause == boardpb.EndedBy_ENDED_BY_EXPIRED {
+				x.Counters().LateRenewals++
+			}
 			told[i] = &boardpb.Ended{Key: e.Key, Generation: e.Generation, Cause: e.Cause, TMs: e.TMs, WallMs: e.WallMs, ToldSeq: seq}
 		}
 	}

@@ -88,7 +88,9 @@ func granted(x *state.Txn, l *boardpb.Lease) *boardpb.Result {
 	expires := EffectiveExpiry(l, x.Loop(l.Loop))
 	r := &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: l.Key, Generation: l.Generation, DurationMs: l.DurationMs,
 		ExpiresTMs: expires, ExpiresInMs: expires - x.T(), Attempts: l.Attempts, Previous: l.Previous}
-	describe(r, x.Entry(l.Key))
+	if e := x.Entry(l.Key); live(e) {
+		describe(r, e)
+	}
 	return r
 }
 
@@ -96,6 +98,9 @@ func granted(x *state.Txn, l *boardpb.Lease) *boardpb.Result {
 func emitEnd(x *state.Txn, kind boardpb.Kind, l *boardpb.Lease, p *boardpb.Previous) {
 	x.Emit(&boardpb.Event{Kind: kind, Surface: boardpb.Surface_SURFACE_LEASE, Key: l.Key, Generation: p.Generation,
 		Holder: p.Owner, Cause: p.EndedBy})
+	if p.EndedBy == boardpb.EndedBy_ENDED_BY_EXPIRED || p.EndedBy == boardpb.EndedBy_ENDED_BY_TAKEOVER {
+		lastLease(x, p.Loop)
+	}
 }
 
 // Heartbeat extends the caller's live lease. It takes no rev and no event (SPEC F-32).
@@ -155,7 +160,7 @@ func Complete(x *state.Txn, o *boardpb.Complete) *boardpb.Result {
 	x.PutLease(next)
 	x.Counters().Completes++
 	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_COMPLETE, Surface: boardpb.Surface_SURFACE_LEASE, Key: o.Key,
-		Generation: o.Generation, Version: out.Version, Cause: boardpb.EndedBy_ENDED_BY_COMPLETED, Holder: l.Owner})
+		Generation: o.Generation, Version: x.Entry(o.Key).GetVersion(), Cause: boardpb.EndedBy_ENDED_BY_COMPLETED, Holder: l.Owner})
 	return out
 }
 
@@ -236,6 +241,7 @@ func ForceRelease(x *state.Txn, o *boardpb.ForceRelease) *boardpb.Result {
 	x.PutLease(next)
 	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_FORCE_RELEASE, Surface: boardpb.Surface_SURFACE_LEASE, Key: o.Key,
 		Generation: next.Generation, PriorGeneration: l.Generation, Holder: l.Owner, Cause: boardpb.EndedBy_ENDED_BY_FORCED, Reason: o.Reason})
+	lastLease(x, l.Loop)
 	return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: o.Key, Generation: next.Generation, Holder: l.Owner}
 }
 

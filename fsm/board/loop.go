@@ -43,7 +43,7 @@ func LoopOpen(x *state.Txn, o *boardpb.LoopOpen) *boardpb.Result {
 		Floor: 1, State: active,
 	}
 	x.PutLoop(l)
-	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_LOOP_OPEN, Surface: boardpb.Surface_SURFACE_LOOP, Holder: principal, Key: l.Id, Label: o.Label})
+	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_LOOP_OPEN, Surface: boardpb.Surface_SURFACE_LOOP, Holder: principal, Loop: l.Id, Label: o.Label})
 	return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Loop: l.Id, TtlMs: ttl}
 }
 
@@ -167,5 +167,5 @@ func endLoop(x *state.Txn, l *boardpb.Loop, why string) {
 	if why == "closed" {
 		kind = boardpb.Kind_KIND_LOOP_CLOSE
 	}
-	x.Emit(&boardpb.Event{Kind: kind, Surface: boardpb.Surface_SURFACE_LOOP, Holder: l.Principal, Key: l.Id, Label: l.Label, Reason: why})
+	x.Emit(&boardpb.Event{Kind: kind, Surface: boardpb.Surface_SURFACE_LOOP, Holder: l.Principal, Loop: l.Id, Label: l.Label, Reason: why})
 }

@@ -12,7 +12,7 @@ import (
 // Everything the operation had staged must have been discarded before.
 func Refused(x *state.Txn, r *boardpb.Result) {
 	n := x.Counters()
-	ev := &boardpb.Event{Surface: boardpb.Surface_SURFACE_KV, Key: r.Key, Version: r.Version,
+	ev := &boardpb.Event{Surface: boardpb.Surface_SURFACE_KV, Key: firstOfAll(r.Key, bodyKey(x.Command())), Version: r.Version,
 		Generation: r.YourGeneration, PriorGeneration: r.Generation, Holder: r.Holder, Code: r.Code}
 	switch {
 	case r.Outcome == boardpb.Outcome_OUTCOME_CONFLICT:
@@ -24,7 +24,6 @@ func Refused(x *state.Txn, r *boardpb.Result) {
 	case isFence(r.Code) || r.Code == boardpb.Code_CODE_BAD_REQUEST && r.Field == fieldGeneration:
 		n.FenceRejections++
 		ev.Kind, ev.Surface = boardpb.Kind_KIND_FENCE_REJECTED, boardpb.Surface_SURFACE_LEASE
-		heardLate(x, r)
 	default:
 		n.Refusals++
 		ev.Kind = boardpb.Kind_KIND_REFUSED
@@ -42,20 +41,6 @@ func isFence(c boardpb.Code) bool {
 		return true
 	}
 	return false
-}
-
-// heardLate counts holders who were heard from after their lease expired: leases that
-// are too short, and not workers that die.
-func heardLate(x *state.Txn, r *boardpb.Result) {
-	if r.Code != boardpb.Code_CODE_LEASE_EXPIRED && r.Code != boardpb.Code_CODE_STALE_LEASE {
-		return
-	}
-	for _, p := range x.Lease(r.Key).GetPrevious() {
-		if p.Generation == r.YourGeneration && p.EndedBy == boardpb.EndedBy_ENDED_BY_EXPIRED &&
-			p.Owner == state.Principal(x.Command().Actor) {
-			x.Counters().LateRenewals++
-		}
-	}
 }
 
 // conflicted counts one more conflict in a row of this principal on a key; of each key

@@ -47,6 +47,12 @@ func Permit(c *boardpb.Command) *boardpb.Result {
 	if missing := permit(c); missing != "" {
 		return &boardpb.Result{Code: boardpb.Code_CODE_FORBIDDEN, Field: missing}
 	}
+	return nil
+}
+
+// MayAct refuses who acts for somebody else without being an operator, or answers nil. It
+// comes before everything: until then nothing may count for the one who was named.
+func MayAct(c *boardpb.Command) *boardpb.Result {
 	if c.Actor.GetActingFor() != "" && !state.HasRole(c.Actor, boardpb.Role_ROLE_OPERATOR) {
 		return &boardpb.Result{Code: boardpb.Code_CODE_FORBIDDEN, Field: "operator"}
 	}

@@ -48,8 +48,14 @@ func explainConflict(r *boardpb.Result) (message, hint string) {
 		guard = fmt.Sprintf("guard %d: ", *r.FailedGuard)
 	}
 	switch {
+	case r.Field == fieldExists:
+		message = fmt.Sprintf("%s%s does not exist. Re-read and reconcile", guard, r.Key)
+	case r.Field == fieldAbsent:
+		message = fmt.Sprintf("%s%s exists, at version %d (by %s). Re-read and reconcile", guard, r.Key, r.Version, r.Author)
 	case r.Version == 0:
 		message = fmt.Sprintf("%s%s does not exist, you named version %d. Re-read and reconcile", guard, r.Key, r.YourVersion)
+	case r.Field == fieldDeleted:
+		message = fmt.Sprintf("%s%s was deleted at version %d (by %s), you named %d. Re-read and reconcile", guard, r.Key, r.Version, r.Author, r.YourVersion)
 	case r.YourVersion == 0 && r.FailedGuard == nil:
 		message = fmt.Sprintf("%s exists at version %d (by %s), and no version was named. Re-read and reconcile", r.Key, r.Version, r.Author)
 	default:
@@ -57,6 +63,13 @@ func explainConflict(r *boardpb.Result) (message, hint string) {
 	}
 	return message, fmt.Sprintf("read it, merge, and write again with if_version %d", r.Version)
 }
+
+// The cases of a conflict, in Result.Field.
+const (
+	fieldDeleted = "deleted"
+	fieldExists  = "exists"
+	fieldAbsent  = "absent"
+)
 
 // The cases of `forbidden`, in Result.Field.
 const (
@@ -70,7 +83,7 @@ const (
 func explainCode(r *boardpb.Result) (message, hint string) {
 	switch r.Code {
 	case boardpb.Code_CODE_STALE_LEASE:
-		return fmt.Sprintf("stale lease generation %d of %s: it was claimed again, the generation is now %d", r.YourGeneration, r.Key, r.Generation),
+		return fmt.Sprintf("stale lease generation %d of %s: it was claimed again or taken away, the generation is now %d", r.YourGeneration, r.Key, r.Generation),
 			"stop this work; keep what you found as a result with for_claim"
 	case boardpb.Code_CODE_LEASE_EXPIRED:
 		return fmt.Sprintf("the lease of %s (generation %d) expired; nobody has claimed it since", r.Key, r.Generation),

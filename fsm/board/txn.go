@@ -57,6 +57,7 @@ func holdsGuard(x *state.Txn, g *boardpb.Guard) *boardpb.Result {
 	}
 	cur := x.Entry(key)
 	var wanted uint64
+	var field string
 	switch t := g.Test.(type) {
 	case *boardpb.Guard_Lease:
 		if _, r := leasedSpace(x, key); r != nil {
@@ -73,12 +74,17 @@ func holdsGuard(x *state.Txn, g *boardpb.Guard) *boardpb.Result {
 		if live(cur) {
 			return nil
 		}
+		field = fieldExists
 	case *boardpb.Guard_Absent:
 		if !live(cur) {
 			return nil
 		}
+		field = fieldAbsent
 	}
 	r := &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_CONFLICT, Key: key, YourVersion: wanted}
 	describe(r, cur)
+	if field != "" {
+		r.Field = field
+	}
 	return r
 }

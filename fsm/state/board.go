@@ -102,8 +102,12 @@ func (k *Key) Version(n uint64) *boardpb.Entry {
 	return k.versions[n-oldest]
 }
 
-// EntryBytes is what a version counts for against the board's cap.
+// EntryBytes is what a version counts for against the board's cap. A tombstone counts for
+// nothing: there are at most MaxTombstones, and a delete must make room for its like.
 func EntryBytes(e *boardpb.Entry) uint64 {
+	if e.Deleted {
+		return 0
+	}
 	return uint64(entryOverhead + len(e.Key) + len(e.Value) + len(e.Source) + len(e.Author))
 }
 
@@ -219,8 +223,9 @@ func (b *board) maxBytes() uint64 {
 
 // idemOrder finds the idempotency keys that lapse first, and counts them per principal.
 type idemOrder struct {
-	byTime btree.Map[string, string] // time id → id
-	count  map[string]int            // by principal
+	byTime  btree.Map[string, string] // time id → id
+	byOwner btree.Map[string, string] // principal NUL time id → id
+	count   map[string]int            // by principal
 }
 
 func newIdemOrder() idemOrder { return idemOrder{count: map[string]int{}} }

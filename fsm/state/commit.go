@@ -245,10 +245,13 @@ func (o *idemOrder) follow(k *boardpb.Kept, n int) {
 	if o.count[principal] += n; o.count[principal] == 0 {
 		delete(o.count, principal)
 	}
+	at := revKey(uint64(k.KeptTMs), k.Id)
 	if n > 0 {
-		o.byTime.Set(revKey(uint64(k.KeptTMs), k.Id), k.Id)
+		o.byTime.Set(at, k.Id)
+		o.byOwner.Set(principal+"\x00"+at, k.Id)
 	} else {
-		o.byTime.Delete(revKey(uint64(k.KeptTMs), k.Id))
+		o.byTime.Delete(at)
+		o.byOwner.Delete(principal + "\x00" + at)
 	}
 }
 

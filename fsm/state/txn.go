@@ -307,16 +307,21 @@ func (x *Txn) IdemCount(principal string) (board, own int) {
 	return x.b.idem.byTime.Len(), x.b.idem.count[principal]
 }
 
-// OldestIdem lists up to limit idempotency keys, the oldest first.
-func (x *Txn) OldestIdem(limit int) []*boardpb.Kept {
-	var out []*boardpb.Kept
+// OldestIdem lists up to limit idempotency keys of the board, the oldest first, and up to
+// limit of the principal.
+func (x *Txn) OldestIdem(principal string, limit int) (board, own []*boardpb.Kept) {
 	x.b.idem.byTime.Scan(func(_, id string) bool {
-		if k, ok := x.b.kept.get(id); ok {
-			out = append(out, k)
-		}
-		return len(out) < limit
+		board = append(board, x.Kept(id))
+		return len(board) < limit
 	})
-	return out
+	x.b.idem.byOwner.Ascend(principal+"\x00", func(at, id string) bool {
+		if !strings.HasPrefix(at, principal+"\x00") {
+			return false
+		}
+		own = append(own, x.Kept(id))
+		return len(own) < limit
+	})
+	return board, own
 }
 
 // Conflicts returns the running conflicts on a key, or nil; PutConflicts replaces them
@@ -358,7 +363,10 @@ func (x *Txn) Emit(ev *boardpb.Event) {
 	ev.Rev, ev.Sub, ev.TMs, ev.WallMs = x.Rev(), uint32(len(x.events)), x.T(), x.Wall()
 	if c := x.cmd; c != nil {
 		ev.Author, ev.ActingFor = Principal(c.Actor), x.actingBy()
-		ev.Loop, ev.Seq, ev.IdempotencyKey, ev.CallId = c.Loop, c.Seq, c.IdempotencyKey, c.CallId
+		if ev.Loop == "" {
+			ev.Loop = c.Loop
+		}
+		ev.Seq, ev.IdempotencyKey, ev.CallId = c.Seq, c.IdempotencyKey, c.CallId
 		if l := x.Loop(c.Loop); l != nil {
 			ev.Label = l.Label
 		}
