@@ -71,6 +71,13 @@ func (c *boardClock) start(term uint64, t, wall int64) {
 	c.wall = max(c.wall, wall)
 }
 
+// runs tells whether board time runs on the Lead of a term.
+func (c *boardClock) runs(term uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.term == term
+}
+
 // stop ends board time with the leadership.
 func (c *boardClock) stop() {
 	c.mu.Lock()

@@ -18,6 +18,7 @@ import (
 
 const (
 	tickAfter     = time.Second     // since the last stamp, while a deadline is pending (SPEC F-4)
+	compareEach   = 5 * time.Second // while there are writes: the digests are compared at least so often
 	housekeepEach = time.Second     // membership, records, feature level
 	dutyTimeout   = 5 * time.Second // of one act of housekeeping
 	dutiesAtOnce  = 16
@@ -28,7 +29,7 @@ const (
 func (n *Node) leadLoop() {
 	every := time.NewTicker(sampleEvery)
 	defer every.Stop()
-	var tick *proposal
+	var ticks ticker
 	for {
 		changed := n.fsm.Changed()
 		select {
@@ -42,35 +43,32 @@ func (n *Node) leadLoop() {
 		if !n.checkMembership() {
 			return
 		}
-		if tick != nil && len(tick.answer) > 0 {
-			tick = nil
-		}
-		if term, ready := n.openLeadership(); ready && tick == nil {
-			tick = n.tickIfDue(term)
+		if n.openLeadership() {
+			ticks.proposeIfDue(n)
 		}
 	}
 }
 
 // openLeadership sees to it that a Lead of the current term is applied before anything else.
-func (n *Node) openLeadership() (term uint64, ready bool) {
+func (n *Node) openLeadership() (ready bool) {
 	if n.raft.State() != raft.Leader {
 		n.clock.stop()
 		if !n.queue.empty() {
 			n.queue.refuse(n.notLeading())
 		}
-		return 0, false
+		return false
 	}
-	term = n.raft.CurrentTerm()
-	if at, ok := n.readyTerm(); !ok || at != term {
+	term := n.raft.CurrentTerm()
+	if at, ok := n.readyTerm(); !ok || at != term || !n.clock.runs(term) {
 		n.proposer.requestLead(lead{term: term})
-		return term, false
+		return false
 	}
 	n.queue.poke()
 	if n.clock.sample() {
 		n.proposer.requestLead(lead{term: term, resumed: true})
-		return term, false
+		return false
 	}
-	return term, true
+	return true
 }
 
 // readyTerm is the term of an applied Lead that names this node, while it is the current one
@@ -84,29 +82,39 @@ func (n *Node) readyTerm() (term uint64, ready bool) {
 	return term, c.GetLeaderTerm() == term && n.raft.State() == raft.Leader
 }
 
-// tickIfDue proposes a tick whenever a deadline is pending and a second has passed since the
-// last stamp, and at once while more are due than one step takes. The tick carries a digest
-// of an earlier entry for the others to compare (DESIGN §10).
-func (n *Node) tickIfDue(term uint64) *proposal {
-	v := n.fsm.View()
-	if _, pending := v.Deadline(); !v.Overdue() && !(pending && n.clock.sinceStamp() >= tickAfter) {
-		return nil
+// ticker proposes ticks, one at a time.
+type ticker struct {
+	pending *proposal
+	at      time.Duration // monotonic, of the last one
+	writes  uint64        // Node.writes at that time
+}
+
+// proposeIfDue proposes a tick whenever a deadline is pending and a second has passed since
+// the last stamp, and at once while more are due than one step takes. The tick carries a
+// digest of an earlier entry for the others to compare (DESIGN §10). A busy board would never
+// be compared by that alone, so writes bring a tick of their own every few seconds.
+func (k *ticker) proposeIfDue(n *Node) {
+	if k.pending != nil && len(k.pending.answer) == 0 || n.doubt.Load() != nil {
+		return
 	}
-	if n.doubt.Load() != nil {
-		return nil
+	v := n.fsm.View()
+	_, deadline := v.Deadline()
+	now, writes := n.clock.source.Mono(), n.writes.Load()
+	compare := writes != k.writes && now-k.at >= compareEach
+	if !compare && !v.Overdue() && !(deadline && n.clock.sinceStamp() >= tickAfter) {
+		return
 	}
 	sum := v.Digest()
 	data, err := encodeCommand(&boardpb.Command{Actor: board.SystemActor(), Op: &boardpb.Command_Tick{
 		Tick: &boardpb.Tick{CheckIndex: v.Applied(), CheckDigest: sum[:]}}})
 	if err != nil {
-		n.log.Error("a tick cannot be encoded", "term", term, "error", err)
-		return nil
+		n.log.Error("a tick cannot be encoded", "error", err)
+		return
 	}
 	p := newProposal(context.Background(), data)
-	if n.queue.push(p, true) != nil {
-		return nil
+	if n.queue.push(p, true) == nil {
+		k.pending, k.at, k.writes = p, now, writes
 	}
-	return p
 }
 
 // noticeLeader wakes those who wait for a change of leader or term.

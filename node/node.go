@@ -80,6 +80,7 @@ type Node struct {
 	queue    *queue
 	proposer *proposer
 	fence    fence
+	writes   atomic.Uint64 // commands of clients so far
 	suspects chan uint64
 	doubt    atomic.Pointer[error] // set while no majority of voters agrees on a digest
 

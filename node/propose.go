@@ -42,6 +42,7 @@ func (n *Node) Propose(ctx context.Context, cmd *boardpb.Command) (*boardpb.Resu
 			Message: "not every node of the cluster knows this operation yet",
 			Hint:    "upgrade all nodes: the feature level rises by itself"}, nil
 	}
+	n.writes.Add(1)
 	return n.submit(ctx, cmd, false)
 }
 

@@ -36,8 +36,11 @@ type Cluster struct {
 	t       testing.TB
 	o       Options
 	Net     *Network
-	Members []*Member
+	Members []*Member // changed by the test's own goroutine only
 	intent  node.Intent
+
+	mu      sync.Mutex
+	running map[string]*node.Node // by id: what the network reaches
 }
 
 // Member is one node across its restarts. Node is nil while it is down.
@@ -48,9 +51,8 @@ type Member struct {
 	Disk  *Disk
 	Node  *node.Node
 
-	mu      sync.Mutex
-	died    error
-	running *node.Node // the newest, for its burial
+	mu   sync.Mutex
+	died error
 }
 
 // Died is why the node stopped itself since its last start, or nil.
@@ -73,7 +75,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	if o.Hop == 0 {
 		o.Hop = defaultHop
 	}
-	c := &Cluster{t: t, o: o, Net: NewNetwork(o.Hop)}
+	c := &Cluster{t: t, o: o, Net: NewNetwork(o.Hop), running: map[string]*node.Node{}}
 	t.Cleanup(c.stop)
 	var founders []*boardpb.Node
 	for range o.Nodes {
@@ -146,18 +148,24 @@ func (c *Cluster) TryRestart(i int) error {
 		return err
 	}
 	m.Node = n
-	m.mu.Lock()
-	m.running = n
-	m.mu.Unlock()
+	c.reach(m.ID, n)
 	return nil
+}
+
+// reach sets, and forgets for nil, which node the others reach under an id.
+func (c *Cluster) reach(id string, n *node.Node) (before *node.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before = c.running[id]
+	if c.running[id] = n; n == nil {
+		delete(c.running, id)
+	}
+	return before
 }
 
 // bury ends what is left of a node whose process would have ended by itself.
 func (c *Cluster) bury(m *Member) {
-	m.mu.Lock()
-	n := m.running
-	m.mu.Unlock()
-	if n != nil {
+	if n := c.reach(m.ID, nil); n != nil {
 		c.end(m, n)
 	}
 }
@@ -181,6 +189,7 @@ func (c *Cluster) Crash(i int) {
 	}
 	n := m.Node
 	m.Node = nil
+	c.reach(m.ID, nil)
 	c.end(m, n)
 }
 
@@ -323,10 +332,11 @@ func (p peers) ask(ctx context.Context, to string) (n *node.Node, back func() er
 	if err := cross(p.from, to); err != nil {
 		return nil, nil, err
 	}
-	for _, m := range p.c.Members {
-		if n := m.Node; m.ID == to && n != nil && m.Died() == nil {
-			return n, func() error { return cross(to, p.from) }, nil
-		}
+	p.c.mu.Lock()
+	n = p.c.running[to]
+	p.c.mu.Unlock()
+	if n != nil {
+		return n, func() error { return cross(to, p.from) }, nil
 	}
 	time.Sleep(dialFailureCost)
 	return nil, nil, errUnreachable
