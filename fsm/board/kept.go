@@ -232,6 +232,8 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 	case *boardpb.Command_BoardCreate:
 		r.Incarnation = k.Who
 		return
+	case *boardpb.Command_Complete:
+		r.ResultRef = resultRef(c.GetComplete(), r.Version)
 	}
 	if k.Code == boardpb.Code_CODE_WRONG_MODE {
 		if space := x.Schema().Find(r.Key); space != nil {
@@ -252,6 +254,9 @@ func recallOne(op any, number uint64) *boardpb.Result {
 	r := &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: opKeys(op)[0]}
 	if g, ok := op.(interface{ GetGeneration() uint64 }); ok {
 		r.Generation, r.Version = g.GetGeneration(), number
+		if o, ok := op.(*boardpb.Complete); ok {
+			r.ResultRef = resultRef(o, number)
+		}
 	} else {
 		r.Generation = number // a claim
 	}

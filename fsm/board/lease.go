@@ -152,7 +152,7 @@ func Complete(x *state.Txn, o *boardpb.Complete) *boardpb.Result {
 		if stored.Outcome != boardpb.Outcome_OUTCOME_OK {
 			return stored
 		}
-		out.Version, out.ResultRef = stored.Version, refOf(stored.Key, stored.Version)
+		out.Version, out.ResultRef = stored.Version, resultRef(o, stored.Version)
 		l = x.Lease(o.Key)
 	}
 	next := state.CloneLease(endLease(x, l, done, boardpb.EndedBy_ENDED_BY_COMPLETED, ""))
@@ -162,6 +162,14 @@ func Complete(x *state.Txn, o *boardpb.Complete) *boardpb.Result {
 	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_COMPLETE, Surface: boardpb.Surface_SURFACE_LEASE, Key: o.Key,
 		Generation: o.Generation, Version: x.Entry(o.Key).GetVersion(), Cause: boardpb.EndedBy_ENDED_BY_COMPLETED, Holder: l.Owner})
 	return out
+}
+
+// resultRef names where the result of an item went; version 0 is no result.
+func resultRef(o *boardpb.Complete, version uint64) string {
+	if version == 0 {
+		return ""
+	}
+	return refOf(firstOfAll(o.ResultsKey, o.Key), version)
 }
 
 // resultsAllowed: a result goes to an owned key of the caller.
