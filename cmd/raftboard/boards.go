@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"raftboard/cmd/raftboard/exitcode"
 	"raftboard/cmd/raftboard/render"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/state"
 	wirepb "raftboard/transport/pb"
 )
 
@@ -171,17 +173,34 @@ func (a *app) boardDescribeCommand() *cobra.Command {
 				return err
 			}
 			h := answer.GetHead()
+			settings := effective(h.GetSettings())
 			o := render.Obj("board", a.g.board, "rev", h.GetRev(), "incarnation", h.GetIncarnation(), "bytes", h.GetLiveBytes(),
 				"compacted_rev", h.GetCompactedRev(), "settings_version", h.GetSettingsVersion())
 			o.AddSet("created_at", render.Time(h.GetCreatedWallMs()))
-			o = append(o, settingsObject(h.GetSettings(), answer.GetCounts())...)
-			table := namespaceTable(h.GetSettings(), answer.GetCounts())
+			o = append(o, settingsObject(settings, answer.GetCounts())...)
+			table := namespaceTable(settings, answer.GetCounts())
 			table.Title = fmt.Sprintf("BOARD %s   rev %d   %s of %s   incarnation %s", a.g.board, h.GetRev(), render.Bytes(h.GetLiveBytes()),
-				render.Bytes(h.GetSettings().GetMaxBoardBytes()), render.Or(h.GetIncarnation()))
+				render.Bytes(settings.GetMaxBoardBytes()), render.Or(h.GetIncarnation()))
 			return a.out.Print(render.View{Object: o, Names: []string{a.g.board}, Table: table})
 		}})
 	c.ValidArgsFunction = a.completeBoards
 	return c
+}
+
+// effective fills in the limits that a board left to their defaults.
+func effective(s *boardpb.BoardSettings) *boardpb.BoardSettings {
+	out := &boardpb.BoardSettings{Namespaces: s.GetNamespaces(), MaxValueBytes: s.GetMaxValueBytes(), MaxBoardBytes: s.GetMaxBoardBytes(),
+		HistoryVersions: s.GetHistoryVersions()}
+	if out.MaxValueBytes == 0 {
+		out.MaxValueBytes = state.DefaultValueBytes
+	}
+	if out.MaxBoardBytes == 0 {
+		out.MaxBoardBytes = state.DefaultBoardBytes
+	}
+	if out.HistoryVersions == 0 {
+		out.HistoryVersions = state.DefaultHistoryVersions
+	}
+	return out
 }
 
 func settingsObject(s *boardpb.BoardSettings, counts []*boardpb.NamespaceCounts) render.Object {
@@ -222,7 +241,7 @@ func namespaceTable(s *boardpb.BoardSettings, counts []*boardpb.NamespaceCounts)
 				lease = render.Duration(ns.GetLeaseMs())
 			}
 		}
-		t.Row(ns.GetPattern(), modeWord(ns.GetMode()), ns.GetWriter(), lease, render.Bytes(max(ns.GetMaxValueBytes(), s.GetMaxValueBytes())),
+		t.Row(ns.GetPattern(), modeWord(ns.GetMode()), ns.GetWriter(), lease, render.Bytes(cmp.Or(ns.GetMaxValueBytes(), s.GetMaxValueBytes())),
 			num(countsOf(counts, ns.GetPattern()).GetEntries()), ns.GetPurpose())
 	}
 	return t
@@ -242,7 +261,7 @@ func (a *app) schemaCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s := answer.GetHead().GetSettings()
+			s := effective(answer.GetHead().GetSettings())
 			var names []string
 			for _, ns := range s.GetNamespaces() {
 				names = append(names, ns.GetPattern())
@@ -270,7 +289,7 @@ func (a *app) boardSettingsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			settings := answer.GetHead().GetSettings()
+			settings := effective(answer.GetHead().GetSettings())
 			if schema == "" && len(args) == 0 {
 				return a.out.Print(render.View{Object: settingsObject(settings, nil), Text: fmt.Sprintf(
 					"max_value_bytes=%d\nmax_board_bytes=%d\nhistory_versions=%d", settings.GetMaxValueBytes(),

@@ -144,8 +144,8 @@ func claimRow(row *wirepb.LeaseRow, now int64) []render.Cell {
 		note = l.GetReason()
 	}
 	ageText := ""
-	if age > 0 {
-		ageText = render.Duration(age)
+	if age > 0 || word.Text == "held" {
+		ageText = render.Duration(max(age, 0))
 	}
 	return []render.Cell{{Text: l.GetKey()}, {Text: holder}, {Text: loop}, left, {Text: ageText}, {Text: num(l.GetGeneration())}, word, {Text: note}}
 }

@@ -33,12 +33,15 @@ func (a *app) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := reach(ctx, a.g.endpoints); err != nil {
-		return nil, err
-	}
 	cfg := client.DefaultConfig()
 	cfg.Endpoints, cfg.As, cfg.Timeout = a.g.endpoints, name, a.g.timeout
 	cfg.NoLeader = min(cfg.NoLeader, cfg.Timeout)
+	if err := cfg.Validate(); err != nil {
+		return nil, exitcode.Usagef("--endpoints 127.0.0.1:8970", "%v", err)
+	}
+	if err := reach(ctx, a.g.endpoints); err != nil {
+		return nil, err
+	}
 	cfg.Name = "raftboard-cli/" + version()
 	if a.g.verbose {
 		cfg.OnState = func(s client.State) {
@@ -51,7 +54,7 @@ func (a *app) connect(ctx context.Context) (*conn, error) {
 	}
 	c, err := client.Dial(cfg)
 	if err != nil {
-		return nil, exitcode.Usagef("--endpoints 127.0.0.1:8970", "%v", err)
+		return nil, err
 	}
 	a.conn = &conn{Client: c, as: name}
 	return a.conn, nil
@@ -94,8 +97,7 @@ func cause(err error) string {
 	if errors.As(err, &op) {
 		err = op.Err
 	}
-	text := err.Error()
-	return text[strings.LastIndex(text, "connect: ")+1:]
+	return strings.TrimPrefix(err.Error(), "connect: ")
 }
 
 // close ends the connection, if there is one.

@@ -13,13 +13,14 @@ import (
 	"raftboard/cmd/raftboard/exitcode"
 	"raftboard/cmd/raftboard/render"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/state"
 )
 
 // Bounds of the loop a one-shot command opens for itself.
 const (
 	shortestLoop = 30 * time.Second
-	longestLoop  = 86_400 * time.Second
-	commonLease  = 300 * time.Second // of a namespace that names none
+	longestLoop  = state.MaxLoopTTLMs * time.Millisecond
+	commonLease  = state.DefaultLeaseMs * time.Millisecond // of a namespace that names none
 )
 
 // loopTTL outlives the lease it is opened for, so that a holder who is late hears "lease expired"

@@ -111,8 +111,10 @@ func countsObject(c *boardpb.NamespaceCounts) render.Object {
 	if c == nil {
 		return nil
 	}
-	return render.Obj("pattern", c.GetPattern(), "entries", c.GetEntries(), "ready", c.GetReady(), "held", c.GetHeld(),
-		"delayed", c.GetDelayed(), "parked", c.GetParked(), "done", c.GetDone())
+	var o render.Object
+	o.AddSet("pattern", c.GetPattern())
+	return append(o, render.Obj("entries", c.GetEntries(), "ready", c.GetReady(), "held", c.GetHeld(),
+		"delayed", c.GetDelayed(), "parked", c.GetParked(), "done", c.GetDone())...)
 }
 
 // entryObject is one version of a key.
