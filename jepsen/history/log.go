@@ -105,21 +105,26 @@ func (l *Log) History() *History {
 		}
 		h.Ops = append(h.Ops, o)
 	}
-	seqs(&h)
+	complete(&h)
 	return &h
 }
 
-// seqs gives operations the numbers under which the nodes saw them.
-func seqs(h *History) {
-	seen := map[uint64]*Applied{}
+// complete gives operations the numbers that only the nodes saw: loop and seq, and of a
+// mutate the version that its last attempt named.
+func complete(h *History) {
+	byOp := map[uint64][]*Applied{}
 	for i := range h.Applied {
-		if id := OpOf(h.Applied[i].Command.GetCallId()); id != 0 && seen[id] == nil {
-			seen[id] = &h.Applied[i]
+		if id := OpOf(h.Applied[i].Command.GetCallId()); id != 0 {
+			byOp[id] = append(byOp[id], &h.Applied[i])
 		}
 	}
 	for i := range h.Ops {
-		if a := seen[h.Ops[i].ID]; a != nil {
-			h.Ops[i].Loop, h.Ops[i].Seq = cmp.Or(h.Ops[i].Loop, a.Command.Loop), a.Command.Seq
+		op := &h.Ops[i]
+		for _, a := range byOp[op.ID] {
+			op.Loop, op.Seq = cmp.Or(op.Loop, a.Command.Loop), cmp.Or(op.Seq, a.Command.Seq)
+			if set := a.Command.GetSet(); set != nil && op.Kind == Mutate && string(set.Value) == op.Args.Value {
+				op.Args.IfVersion = set.IfVersion
+			}
 		}
 	}
 }

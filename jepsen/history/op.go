@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	boardpb "raftboard/fsm/pb"
 )
 
 // Kind is what an operation asks for.
@@ -110,4 +112,12 @@ type Fault struct {
 	Start   time.Duration `json:"start"`
 	End     time.Duration `json:"end"`
 	Witness string        `json:"witness"` // "" : nothing shows that it happened
+}
+
+// Answer names the outcome or the code of a Result: "ok", "conflict", "stale_lease".
+func Answer(r *boardpb.Result) string {
+	if r.GetCode() != boardpb.Code_CODE_UNSPECIFIED {
+		return strings.ToLower(strings.TrimPrefix(r.Code.String(), "CODE_"))
+	}
+	return strings.ToLower(strings.TrimPrefix(r.GetOutcome().String(), "OUTCOME_"))
 }

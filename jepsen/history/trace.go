@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -82,7 +83,7 @@ func (a Applied) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON is the way back.
 func (a *Applied) UnmarshalJSON(b []byte) error {
 	var line appliedLine
-	if err := json.Unmarshal(b, &line); err != nil {
+	if err := strict(b, &line); err != nil {
 		return err
 	}
 	*a = Applied(line.plainApplied)
@@ -102,6 +103,13 @@ type Told struct {
 	Bookmark uint64         `json:"bookmark,omitempty"`
 	Cut      string         `json:"cut,omitempty"`   // why a stream ended; the watch went on elsewhere
 	Ended    string         `json:"ended,omitempty"` // why the watch ended
+}
+
+// strict refuses what it does not know, as Read does.
+func strict(b []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	return dec.Decode(into)
 }
 
 type plainTold Told
@@ -126,7 +134,7 @@ func (w Told) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON is the way back.
 func (w *Told) UnmarshalJSON(b []byte) error {
 	var line toldLine
-	if err := json.Unmarshal(b, &line); err != nil {
+	if err := strict(b, &line); err != nil {
 		return err
 	}
 	*w = Told(line.plainTold)
@@ -173,7 +181,7 @@ func (f Final) MarshalJSON() (_ []byte, err error) {
 // UnmarshalJSON is the way back.
 func (f *Final) UnmarshalJSON(b []byte) error {
 	var line finalLine
-	if err := json.Unmarshal(b, &line); err != nil {
+	if err := strict(b, &line); err != nil {
 		return err
 	}
 	*f = Final(line.plainFinal)

@@ -1,0 +1,141 @@
+package check
+
+import (
+	"fmt"
+
+	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/history"
+)
+
+// mostAttempts is how often one logical write may be tried at a version (SPEC KV-7).
+const mostAttempts = 4
+
+// Answers compares what clients were told with what was applied. G3: every ok is in A, and
+// once; R2: with the same rev, version and generation; R3: no fail had an effect; R4: at most
+// four attempts, and the fourth conflict is reported; S1, S2: one identity, one effect, one
+// answer.
+func Answers(ops []history.Op, a *Order) (found []Finding) {
+	for i := range ops {
+		if op := &ops[i]; op.Kind != history.Get {
+			found = append(found, answer(op, a.ByCall(op.CallID()))...)
+		}
+	}
+	return append(found, identities(a)...)
+}
+
+func answer(op *history.Op, records []*history.Applied) (found []Finding) {
+	var done []*history.Applied
+	attempts, reported := map[identity]bool{}, false
+	for _, r := range records {
+		if r.Command.GetReportConflict() != nil {
+			reported = true
+			continue
+		}
+		attempts[identityOf(r)] = true
+		if r.OK() {
+			done = append(done, r)
+		}
+	}
+	say := func(f Finding) { found = append(found, f.of(op.ID)) }
+	switch {
+	case len(done) > 1:
+		say(violation("S1", "one %s took effect %d times", op.Kind, len(done)).at(done[1].Index))
+	case op.Outcome == history.OK && len(done) == 0:
+		say(violation("G3", "an acknowledged %s was never applied", op.Kind))
+	case op.Outcome == history.OK:
+		if what := told(op, done[0]); what != "" {
+			say(violation("R2", "the client was told %s", what).at(done[0].Index))
+		}
+	case op.Outcome == history.Failed && len(done) > 0:
+		say(violation("R3", "a %s that was answered %s was done", op.Kind, op.Result.Answer).at(done[0].Index))
+	}
+	if op.Kind != history.Mutate {
+		return found
+	}
+	if len(attempts) > mostAttempts {
+		say(violation("R4", "%d attempts of one write", len(attempts)))
+	}
+	if op.Outcome == history.Failed && op.Result.Answer == "conflict" && op.Result.Error == "" && !reported {
+		say(violation("R4", "a conflict that outlived the retries was not reported"))
+	}
+	return found
+}
+
+// told compares the numbers of an acknowledgement with those applied.
+func told(op *history.Op, r *history.Applied) string {
+	switch {
+	case op.Result.Rev != r.Result.Rev:
+		return fmt.Sprintf("rev %d, applied was %d", op.Result.Rev, r.Result.Rev)
+	case op.Result.Version != r.Result.Version:
+		return fmt.Sprintf("version %d, applied was %d", op.Result.Version, r.Result.Version)
+	case op.Result.Generation != r.Result.Generation:
+		return fmt.Sprintf("generation %d, applied was %d", op.Result.Generation, r.Result.Generation)
+	case op.Key == "" && op.Result.Key != r.Result.Key:
+		return fmt.Sprintf("key %q, applied was %q", op.Result.Key, r.Result.Key)
+	}
+	return ""
+}
+
+// identity is under which a command is done once.
+type identity struct {
+	board, who, loop, key string
+	seq                   uint64
+}
+
+func identityOf(r *history.Applied) identity {
+	c := r.Command
+	if c.Seq > 0 {
+		return identity{board: c.Board, loop: c.Loop, seq: c.Seq}
+	}
+	return identity{board: c.Board, who: c.Actor.GetPrincipal(), key: c.IdempotencyKey}
+}
+
+func (i identity) none() bool { return i.seq == 0 && i.key == "" }
+
+// identities checks S1 and S2 on A alone.
+func identities(a *Order) (found []Finding) {
+	first := map[identity]*history.Applied{}
+	for i := range a.Records {
+		r := &a.Records[i]
+		id := identityOf(r)
+		if id.none() || neverRan(r.Result) {
+			continue
+		}
+		was := first[id]
+		switch {
+		case was == nil && r.Result.Replayed:
+			found = append(found, violation("S2", "an answer was given again that was never given first: %s", name(r.Result)).at(r.Index))
+		case was == nil:
+			first[id] = r
+		case !r.Result.Replayed:
+			found = append(found, violation("S1", "a command that was applied at entry %d was applied again", was.Index).at(r.Index))
+		case compact(was.Result) != compact(r.Result):
+			found = append(found, violation("S2", "the answer to a repeat is %v, the first one was %v",
+				compact(r.Result), compact(was.Result)).at(r.Index))
+		}
+	}
+	return found
+}
+
+// neverRan answers are about the identity and not about the command: they are not kept.
+func neverRan(r *boardpb.Result) bool {
+	switch r.Code {
+	case boardpb.Code_CODE_EXPIRED_REQUEST, boardpb.Code_CODE_REQUEST_ID_REUSED, boardpb.Code_CODE_LOOP_ENDED,
+		boardpb.Code_CODE_LIMIT_IN_FLIGHT, boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, boardpb.Code_CODE_RESET:
+		return true
+	case boardpb.Code_CODE_NOT_FOUND, boardpb.Code_CODE_FORBIDDEN:
+		return r.Loop != "" // the loop is not there, or another's
+	}
+	return false
+}
+
+type compactAnswer struct {
+	answer                   string
+	rev, version, generation uint64
+}
+
+func compact(r *boardpb.Result) compactAnswer {
+	return compactAnswer{name(r), r.Rev, r.Version, r.Generation}
+}
+
+func name(r *boardpb.Result) string { return history.Answer(r) }

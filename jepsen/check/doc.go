@@ -1,0 +1,21 @@
+// Package check says what must be true of a history, whoever made it.
+//
+// A checker takes logs and gives Findings, each under the name of the rule it breaks. There
+// are three classes. A violation: the promise is broken. Invalid: the run proves nothing,
+// because what it was made for never happened. Undecided: the search ran out of time. A run
+// is VALID only without any of them; nothing is ever turned into a pass by being unsure.
+//
+// The ground under most checkers is A, the agreed order (Agree): the apply traces of all
+// nodes and lives merged into one sequence, which exists only if they are the same where
+// they overlap (G1). On it stand
+//
+//	Answers    what clients were told is what was applied (G3, R2, R3, R4, S1, S2)
+//	Registers  every key is linearizable, value and version together (R1)
+//	Leases     a second, naive account of who held what when (L1 to L5, L7, Q2)
+//	Work       posted items are done once and nothing is lost (Q1, Q3 to Q6)
+//	Feed       watchers were told exactly A (F1 to F3, F6, F7, F10)
+//	Sometimes  what the run really met (G7)
+//
+// Leases does not call the state machine: it says in its own words when a lease ends, and
+// compares. Two accounts that were written apart seldom err alike.
+package check

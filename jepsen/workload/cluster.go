@@ -1,0 +1,165 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"raftboard/client"
+	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/history"
+	wirepb "raftboard/transport/pb"
+)
+
+// Cluster is what a driver gives to a workload: ways to reach the nodes, and to cut a client
+// off from them.
+type Cluster interface {
+	// Dial makes a client that states name, on a host of its own of that name. first is the
+	// node it tries first. The workload closes it.
+	Dial(name string, first int) (*client.Client, error)
+	// Nodes are the names of the nodes; Ask is the unary face of one of them, and of no other.
+	Nodes() []string
+	Ask(name string, node int) wirepb.BoardClient
+	// Freeze stands in for a paused client: from now on nothing that it sends arrives, and
+	// nothing reaches it, until thaw.
+	Freeze(name string) (thaw func())
+}
+
+// Env is a run as its workload sees it.
+type Env struct {
+	Cluster Cluster
+	Log     *history.Log
+	Board   string
+	Seed    uint64
+}
+
+// dice are a client's own, so that what one does depends on the seed and not on the others.
+func (e Env) dice(client int) *rand.Rand { return rand.New(rand.NewPCG(e.Seed, uint64(client))) }
+
+// rest waits, unless ctx ends first: then it is false.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// call records one operation: it begins, runs do, and ends with what do was told.
+func (e Env) call(ctx context.Context, op history.Op, do func(context.Context) (*boardpb.Result, error)) (*boardpb.Result, error) {
+	op.Board = e.Board
+	rec := e.Log.Begin(op)
+	res, err := do(client.WithCallID(ctx, rec.CallID()))
+	e.Log.End(rec, func(o *history.Op) { settle(o, res, err) })
+	return res, err
+}
+
+// settle decides what a caller may conclude from an answer.
+func settle(op *history.Op, res *boardpb.Result, err error) {
+	var refused *client.Error
+	switch {
+	case errors.As(err, &refused):
+		res = refused.Result
+		op.Outcome = history.Failed
+		if res.Code == boardpb.Code_CODE_UNAVAILABLE && res.Proposed != boardpb.Proposed_PROPOSED_NO {
+			op.Outcome = history.Info
+		}
+		op.Result.Error = err.Error()
+	case err != nil:
+		op.Outcome, op.Result.Error = history.Info, err.Error()
+		return
+	case res.Outcome == boardpb.Outcome_OUTCOME_OK:
+		op.Outcome = history.OK
+	default:
+		op.Outcome = history.Failed
+	}
+	if op.Key == "" {
+		op.Result.Key = res.Key
+	}
+	op.Result.Answer, op.Result.Rev, op.Result.Replayed = history.Answer(res), res.Rev, res.Replayed
+	op.Result.Version, op.Result.Generation, op.Result.Value = res.Version, res.Generation, string(res.Value)
+	if res.Proposed != boardpb.Proposed_PROPOSED_UNSPECIFIED {
+		op.Result.Proposed = res.Proposed.String()
+	}
+}
+
+// look records a read of a key that ended with an entry, or with the news that there is
+// none. A read that got no answer says nothing, so it failed.
+func look(op *history.Op, e *boardpb.Entry, rev uint64, node string, missing *boardpb.Result, err error) {
+	op.Answered, op.Result.Rev = node, rev
+	switch {
+	case missing != nil:
+		op.Outcome, op.Result.Answer, op.Result.Version = history.OK, "not_found", missing.Version
+	case err != nil:
+		op.Outcome, op.Result.Error = history.Failed, err.Error()
+	default:
+		op.Outcome, op.Result.Answer = history.OK, "ok"
+		op.Result.Version, op.Result.Value = e.GetVersion(), string(e.GetValue())
+	}
+}
+
+// get reads a key through the client, which asks the leader.
+func (e Env) get(ctx context.Context, b *client.Board, name, key string) (entry *boardpb.Entry, missing *boardpb.Result) {
+	rec := e.Log.Begin(history.Op{Client: name, Kind: history.Get, Board: e.Board, Key: key})
+	got, at, err := b.Get(client.WithCallID(ctx, rec.CallID()), key, client.ReadOptions{})
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Result.Code == boardpb.Code_CODE_NOT_FOUND {
+		missing = refused.Result
+	}
+	e.Log.End(rec, func(o *history.Op) { look(o, got.GetEntry(), at.Rev, at.NodeID, missing, err) })
+	return got.GetEntry(), missing
+}
+
+// askTimeout bounds a read of one node: it may be dead.
+const askTimeout = 2 * time.Second
+
+// getAt reads a key from one node, whoever leads.
+func (e Env) getAt(ctx context.Context, node int, name, key string) {
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "raftboard-as", name), askTimeout)
+	defer cancel()
+	rec := e.Log.Begin(history.Op{Client: name, Kind: history.Get, Board: e.Board, Key: key, Asked: e.Cluster.Nodes()[node]})
+	resp, err := e.Cluster.Ask(name, node).Read(ctx, &wirepb.ReadRequest{Board: e.Board, CallId: rec.CallID(),
+		Query: &wirepb.ReadRequest_Get{Get: &wirepb.GetQuery{Key: key}}})
+	var missing *boardpb.Result
+	for _, detail := range status.Convert(err).Details() {
+		if r, ok := detail.(*boardpb.Result); ok && r.Code == boardpb.Code_CODE_NOT_FOUND {
+			missing = r
+		}
+	}
+	e.Log.End(rec, func(o *history.Op) {
+		look(o, resp.GetGet().GetEntry(), resp.GetRev(), resp.GetNodeId(), missing, err)
+	})
+}
+
+// Finals reads the whole board once through every node, and records what is there.
+func Finals(ctx context.Context, e Env) error {
+	for i, node := range e.Cluster.Nodes() {
+		reader := "reader-of-" + node
+		ask := e.Cluster.Ask("reader", i)
+		for after := ""; ; {
+			resp, err := ask.Read(metadata.AppendToOutgoingContext(ctx, "raftboard-as", "reader"), &wirepb.ReadRequest{Board: e.Board,
+				Query: &wirepb.ReadRequest_Dump{Dump: &wirepb.DumpQuery{After: after}}})
+			if err != nil {
+				return fmt.Errorf("reading the board through %s: %w", node, err)
+			}
+			for _, entry := range resp.GetDump().Entries {
+				e.Log.Final(history.Final{Reader: reader, Node: resp.NodeId, Board: e.Board, Rev: resp.Rev, Entry: entry})
+			}
+			for _, lease := range resp.GetDump().Leases {
+				e.Log.Final(history.Final{Reader: reader, Node: resp.NodeId, Board: e.Board, Rev: resp.Rev, Lease: lease})
+			}
+			if after = resp.GetDump().Next; after == "" {
+				break
+			}
+		}
+	}
+	return nil
+}

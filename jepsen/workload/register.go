@@ -1,0 +1,166 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"raftboard/client"
+	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/history"
+)
+
+// perKey is how many operations a key gets before a fresh one takes its place: what
+// overlaps on one key is what makes it hard to judge.
+const perKey = 180
+
+// Register is W1: versioned reads, sets and deletes of a few keys, through the client and
+// directly from each node.
+type Register struct {
+	Clients int
+	Keys    int           // in use at the same time
+	Pace    time.Duration // the longest pause of a client between two operations
+}
+
+// Settings of the board that W1 needs.
+func (Register) Settings() *boardpb.BoardSettings {
+	return &boardpb.BoardSettings{Namespaces: []*boardpb.Namespace{
+		{Pattern: "reg/*", Mode: boardpb.Mode_MODE_SHARED, Purpose: "registers of the fault tests"},
+	}}
+}
+
+// Run lets the clients work until ctx ends, and waits for what they still have out.
+func (r Register) Run(ctx context.Context, e Env) error {
+	keys := &keyRing{left: make([]int, r.Keys), serial: make([]int, r.Keys)}
+	var group sync.WaitGroup
+	for i := range r.Clients {
+		name := fmt.Sprintf("client-%d", i+1)
+		c, err := e.Cluster.Dial(name, i%len(e.Cluster.Nodes()))
+		if err != nil {
+			return err
+		}
+		u := &user{env: e, name: name, b: c.Board(e.Board), keys: keys, dice: e.dice(i), known: map[string]uint64{}}
+		group.Go(func() {
+			defer c.Close()
+			u.run(ctx, r.Pace)
+		})
+	}
+	group.Wait()
+	return nil
+}
+
+// keyRing hands out keys and retires them.
+type keyRing struct {
+	mu     sync.Mutex
+	left   []int
+	serial []int
+}
+
+func (k *keyRing) next(at int) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.left[at] == 0 {
+		k.left[at] = perKey
+		k.serial[at]++
+	}
+	k.left[at]--
+	return fmt.Sprintf("reg/%d-%d", at, k.serial[at])
+}
+
+// user is one client: one operation at a time.
+type user struct {
+	env    Env
+	name   string
+	b      *client.Board
+	keys   *keyRing
+	dice   *rand.Rand
+	known  map[string]uint64 // the version last seen of a key
+	writes int
+}
+
+func (u *user) run(ctx context.Context, pace time.Duration) {
+	for rest(ctx, time.Duration(1+u.dice.Int64N(int64(pace)))) {
+		// An operation may take longer than the run: what is out is waited for.
+		patience := 300*time.Millisecond + time.Duration(u.dice.Int64N(int64(8*time.Second)))
+		opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		u.one(opCtx, u.keys.next(u.dice.IntN(len(u.keys.left))))
+		cancel()
+	}
+}
+
+func (u *user) one(ctx context.Context, key string) {
+	switch n := u.dice.IntN(100); {
+	case n < 25:
+		entry, missing := u.env.get(ctx, u.b, u.name, key)
+		if entry != nil {
+			u.known[key] = entry.Version
+		} else if missing != nil {
+			u.known[key] = missing.Version
+		}
+	case n < 50:
+		u.env.getAt(ctx, u.dice.IntN(len(u.env.Cluster.Nodes())), u.name, key)
+	case n < 80:
+		u.set(ctx, key)
+	case n < 93:
+		u.mutate(ctx, key)
+	default:
+		u.remove(ctx, key)
+	}
+}
+
+// value is JSON, and nobody else's.
+func (u *user) value() string {
+	u.writes++
+	return fmt.Sprintf("%q", fmt.Sprintf("%s.%d", u.name, u.writes))
+}
+
+func (u *user) learn(key string, res *boardpb.Result) {
+	if res.GetVersion() > 0 {
+		u.known[key] = res.Version
+	}
+}
+
+func (u *user) set(ctx context.Context, key string) {
+	args := history.Args{Value: u.value(), IfVersion: u.known[key]}
+	op := history.Op{Client: u.name, Kind: history.Set, Key: key, Args: args}
+	res, _ := u.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) {
+		return u.b.Set(ctx, key, []byte(args.Value), client.SetOptions{IfVersion: args.IfVersion})
+	})
+	u.learn(key, res)
+}
+
+func (u *user) remove(ctx context.Context, key string) {
+	args := history.Args{IfVersion: max(u.known[key], 1)}
+	op := history.Op{Client: u.name, Kind: history.Delete, Key: key, Args: args}
+	res, _ := u.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) {
+		return u.b.Delete(ctx, key, client.DeleteOptions{IfVersion: args.IfVersion})
+	})
+	u.learn(key, res)
+}
+
+// mutate is recorded as its last attempt: the ones before it conflicted, so they changed
+// nothing.
+func (u *user) mutate(ctx context.Context, key string) {
+	rec := u.env.Log.Begin(history.Op{Client: u.name, Kind: history.Mutate, Board: u.env.Board, Key: key})
+	var last history.Args
+	attempts := 0
+	res, err := u.b.Mutate(client.WithCallID(ctx, rec.CallID()), key, func(cur *boardpb.Entry) ([]byte, error) {
+		attempts++
+		last = history.Args{Value: u.value(), IfVersion: cur.GetVersion()}
+		return []byte(last.Value), nil
+	})
+	unreported := ""
+	if err != nil && res.GetOutcome() == boardpb.Outcome_OUTCOME_CONFLICT {
+		unreported, err = err.Error(), nil // the write is decided; the report of it got no answer
+	}
+	u.env.Log.End(rec, func(o *history.Op) {
+		o.Args, o.Attempts = last, attempts
+		settle(o, res, err)
+		if unreported != "" {
+			o.Result.Error = unreported
+		}
+	})
+	u.learn(key, res)
+}
