@@ -11,6 +11,8 @@ const (
 	handOverWait = 5 * time.Second  // for the leadership to be taken over
 	finishCalls  = 10 * time.Second // for calls that run when nothing new is let in any more
 	closeWait    = 10 * time.Second // for Raft and the stores
+	// removedFinish is for the calls that run at a node that was removed from the cluster.
+	removedFinish = 2 * time.Second
 )
 
 // Stop ends the server. First it is not ready, so that nobody sends it new work; after the
@@ -36,9 +38,13 @@ func (s *Server) Wait() error {
 	case <-s.stopped:
 		return s.endErr
 	case err := <-s.failure:
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
-		return errors.Join(err, s.Stop(ended))
+		finish := time.Duration(0)
+		if n := s.service.node.Load(); n != nil && n.Removed(s.service.self.Id) {
+			finish = removedFinish // its data is sound, and one of the calls may be the removal itself
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), finish)
+		defer cancel()
+		return errors.Join(err, s.Stop(ctx))
 	}
 }
 

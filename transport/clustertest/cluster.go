@@ -83,7 +83,21 @@ func Start(t testing.TB, o Options) *Cluster {
 		c.Restart(i)
 	}
 	c.WaitReady()
+	c.waitRecords()
 	return c
+}
+
+// waitRecords waits until every node knows the records of all: a name is defended from then on.
+func (c *Cluster) waitRecords() {
+	c.t.Helper()
+	c.Eventually("every node has the records of all", func() bool {
+		for _, m := range c.Members {
+			if m.Server == nil || m.Server.Node() == nil || len(m.Server.Node().View().Cluster().Nodes) < c.o.Nodes {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func (c *Cluster) newMember(name string) *Member {
