@@ -70,7 +70,7 @@ func (s *script) value(d protoreflect.FieldDescriptor, v protoreflect.Value) str
 		return strings.ToLower(strings.TrimPrefix(enum, prefix))
 	case d.Kind() == protoreflect.BytesKind:
 		return clipped(string(v.Bytes()))
-	case strings.HasSuffix(name, "t_ms"):
+	case strings.HasSuffix(name, "t_ms"), name == "grace_until_ms":
 		return clock(v.Int())
 	case strings.HasSuffix(name, "_ms"):
 		return span(v.Int())

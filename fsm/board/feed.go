@@ -120,7 +120,7 @@ func (q *eventQuery) match(ev *boardpb.Event) bool {
 	case q.f.To != "" && ev.To != q.f.To:
 		return false
 	}
-	return q.matcher == nil || q.matcher.Match(ev.Key)
+	return q.matcher == nil || q.matcher.MatchEvent(ev)
 }
 
 // Matcher tells which keys any of some patterns matches.
@@ -153,7 +153,17 @@ func NewMatcher(b *state.Board, patterns []string) (m *Matcher, unmatched []stri
 	return m, unmatched, nil
 }
 
-// Match tells whether a key is matched; "", for what has no key, is so by "**" only.
+// Match tells whether a key is matched.
 func (m *Matcher) Match(key string) bool {
-	return m.all || key != "" && slices.ContainsFunc(m.patterns, func(p state.Pattern) bool { return p.Match(key) })
+	return m.all || slices.ContainsFunc(m.patterns, func(p state.Pattern) bool { return p.Match(key) })
+}
+
+// MatchEvent tells whether an event is matched. What is about no key, such as a loop or
+// the board itself, is so by "**" only.
+func (m *Matcher) MatchEvent(ev *boardpb.Event) bool {
+	switch ev.Surface {
+	case boardpb.Surface_SURFACE_KV, boardpb.Surface_SURFACE_LEASE:
+		return m.all || ev.Key != "" && m.Match(ev.Key)
+	}
+	return m.all
 }

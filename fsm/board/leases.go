@@ -65,7 +65,7 @@ func Leases(b *state.Board, f LeaseFilter) (rows []LeaseRow, next string, r *boa
 }
 
 // reclaimable sorts all that match, since the order of expiry is not that of the keys.
-// Its cursor is the time and the key of the last row: "1500@claims/x".
+// Its cursor is the times and the key of the last row: "1500.1200@claims/x".
 func reclaimable(b *state.Board, want leaseQuery, f LeaseFilter) (rows []LeaseRow, next string, r *boardpb.Result) {
 	after, r := parseReclaimAfter(f.After)
 	if r != nil {
@@ -86,27 +86,31 @@ func reclaimable(b *state.Board, want leaseQuery, f LeaseFilter) (rows []LeaseRo
 	for i, l := range found {
 		if !page.fits(proto.Size(l)) {
 			last := found[i-1]
-			return rows, fmt.Sprintf("%d@%s", last.EndedTMs, last.Key), nil
+			return rows, fmt.Sprintf("%d.%d@%s", last.EndedTMs, last.ExpiresTMs, last.Key), nil
 		}
 		rows = append(rows, LeaseRow{Lease: l})
 	}
 	return rows, "", nil
 }
 
+// expiredEarlier orders by when expiry was applied; what one advance of time ended goes
+// by when it was due.
 func expiredEarlier(a, b *boardpb.Lease) int {
-	return cmp.Or(cmp.Compare(a.EndedTMs, b.EndedTMs), strings.Compare(a.Key, b.Key))
+	return cmp.Or(cmp.Compare(a.EndedTMs, b.EndedTMs), cmp.Compare(a.ExpiresTMs, b.ExpiresTMs), strings.Compare(a.Key, b.Key))
 }
 
 func parseReclaimAfter(after string) (*boardpb.Lease, *boardpb.Result) {
 	if after == "" {
 		return nil, nil
 	}
-	text, key, _ := strings.Cut(after, "@")
-	t, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || state.CheckKey(key) != "" {
+	times, key, _ := strings.Cut(after, "@")
+	ended, due, _ := strings.Cut(times, ".")
+	endedT, err1 := strconv.ParseInt(ended, 10, 64)
+	dueT, err2 := strconv.ParseInt(due, 10, 64)
+	if err1 != nil || err2 != nil || state.CheckKey(key) != "" {
 		return nil, checkAfter("it is none that an answer gave")
 	}
-	return &boardpb.Lease{EndedTMs: t, Key: key}, nil
+	return &boardpb.Lease{EndedTMs: endedT, ExpiresTMs: dueT, Key: key}, nil
 }
 
 // leaseQuery is a filter that was checked.
