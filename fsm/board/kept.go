@@ -210,10 +210,16 @@ func recall(x *state.Txn, k *boardpb.Kept) *boardpb.Result {
 
 // recallOp adds what depends on the operation.
 func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Result) {
-	named := numbersNamed(c, r)
-	r.YourVersion, r.YourGeneration = named.version, named.generation
 	ok := k.Outcome == boardpb.Outcome_OUTCOME_OK
+	if !ok {
+		named := numbersNamed(c, r)
+		r.YourVersion, r.YourGeneration = named.version, named.generation
+	}
 	switch c.Op.(type) {
+	case *boardpb.Command_Heartbeat:
+		if ok {
+			r.DurationMs, r.Got = int64(k.Got), 0
+		}
 	case *boardpb.Command_LoopOpen:
 		r.Loop, r.Key = r.Key, ""
 		r.TtlMs = x.Loop(r.Loop).GetTtlMs()
@@ -309,6 +315,9 @@ func numbersNamed(c *boardpb.Command, r *boardpb.Result) numbers {
 	}
 	if g, ok := op.(interface{ GetGeneration() uint64 }); ok {
 		n.generation = g.GetGeneration()
+	}
+	if w, ok := op.(interface{ GetForClaim() *boardpb.LeaseRef }); ok && w.GetForClaim().GetKey() == r.Key {
+		n.generation = w.GetForClaim().GetGeneration()
 	}
 	return n
 }

@@ -36,6 +36,9 @@ func explainOutcome(r *boardpb.Result) (message, hint string) {
 		return fmt.Sprintf("%s may be claimed again in %s", r.Key, span(r.RetryAfterMs)), "take other work, or try again then"
 	case boardpb.Outcome_OUTCOME_TIMEOUT:
 		c := r.Counts
+		if c == nil { // given again: the counts of then are not kept
+			return "nothing to claim", "try again later; items that expire, fail or are released come back"
+		}
 		return fmt.Sprintf("nothing to claim: %d held, %d delayed, %d parked, %d done", c.GetHeld(), c.GetDelayed(), c.GetParked(), c.GetDone()),
 			"try again later; items that expire, fail or are released come back"
 	}
