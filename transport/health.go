@@ -97,6 +97,9 @@ func (s *service) alive() error {
 	}
 }
 
+// AdminHandler is what the admin port serves.
+func (s *Server) AdminHandler() http.Handler { return s.service.adminHandler() }
+
 // adminHandler serves the probes of the admin port. The reason is in the body as text.
 func (s *service) adminHandler() http.Handler {
 	mux := http.NewServeMux()

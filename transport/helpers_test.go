@@ -1,0 +1,36 @@
+package transport_test
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/proto"
+
+	"raftboard/transport/clustertest"
+)
+
+func protoSize(m proto.Message) int { return proto.Size(m) }
+
+// clientPings are the ping settings that clients may have (ECOSYSTEM §3): every 20 s by
+// default, and the fastest that servers allow.
+func clientPings() map[string][]grpc.DialOption {
+	pings := map[string][]grpc.DialOption{}
+	for name, every := range map[string]time.Duration{"default": 20 * time.Second, "fastest": 10 * time.Second} {
+		pings[name] = []grpc.DialOption{
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: every, Timeout: 10 * time.Second, PermitWithoutStream: true}),
+		}
+	}
+	return pings
+}
+
+func countedDialer(c *clustertest.Cluster, dials *int) grpc.DialOption {
+	return grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		*dials++
+		return c.Dial(ctx, addr)
+	})
+}
