@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,6 +135,13 @@ func spoilNewest(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	index := func(e os.DirEntry) (n int) { // names are term-index-time
+		if _, err := fmt.Sscanf(strings.Split(e.Name(), "-")[1], "%d", &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return index(a) - index(b) })
 	for i := len(entries) - 1; i >= 0; i-- {
 		dir := filepath.Join(path, entries[i].Name())
 		if _, err := os.Stat(filepath.Join(dir, "spoilt")); err == nil {
