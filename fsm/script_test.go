@@ -249,6 +249,9 @@ func remembered(r *boardpb.Result) *boardpb.Result {
 	if r.Outcome == boardpb.Outcome_OUTCOME_OK {
 		c.ResultRef = r.ResultRef
 	}
+	if r.FailedOp != nil {
+		c.Value = nil // it may have been staged by the txn itself, and is nowhere
+	}
 	for _, one := range r.Results {
 		c.Results = append(c.Results, &boardpb.Result{Outcome: one.Outcome, Key: one.Key, Version: one.Version, Generation: one.Generation})
 	}
