@@ -1,0 +1,105 @@
+package history_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"raftboard/fsm"
+	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/history"
+)
+
+// record is a run with one of everything.
+func record() *history.Log {
+	log := history.NewLog(history.Run{Workload: "W1", Nemesis: "N7", Driver: "hand", Board: "b", Seed: 7})
+	op := log.Begin(history.Op{Client: "c1", Kind: history.Set, Board: "b", Key: "k", Args: history.Args{Value: `"x"`, IfVersion: 3}})
+	lost := log.Begin(history.Op{Client: "c2", Kind: history.Get, Board: "b", Key: "k"})
+	_ = lost
+	time.Sleep(time.Second)
+	cmd := &boardpb.Command{Board: "b", Loop: "l-1", Seq: 9, CallId: op.CallID(), Op: &boardpb.Command_Set{Set: &boardpb.Set{Key: "k", Value: []byte(`"x"`)}}}
+	res := &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Version: 4, Rev: 8}
+	log.Applied("n1", 2, fsm.TraceRecord{Index: 5, Term: 3, Command: cmd, Result: res, T: 11, Digest: [16]byte{1}})
+	log.End(op, func(o *history.Op) {
+		o.Outcome, o.Result = history.OK, history.Result{Answer: "ok", Version: 4, Rev: 8}
+	})
+	log.Told(history.Told{Watcher: "w", Board: "b", Event: &boardpb.Event{Rev: 8, Kind: boardpb.Kind_KIND_SET, Key: "k"}})
+	log.Told(history.Told{Watcher: "w", Board: "b", Bookmark: 8})
+	log.Fault(history.Fault{Name: "kill", Targets: []string{"n1"}, Witness: "term 4"})
+	log.Final(history.Final{Reader: "r", Board: "b", Entry: &boardpb.Entry{Key: "k", Version: 4}})
+	log.Final(history.Final{Reader: "r", Board: "b", Lease: &boardpb.Lease{Key: "k", Generation: 2}})
+	log.Healed(time.Minute)
+	return log
+}
+
+func TestAHistorySurvivesItsFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := record().History()
+		var file bytes.Buffer
+		if err := h.Write(&file); err != nil {
+			t.Fatal(err)
+		}
+		got, err := history.Read(&file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(h, got, protocmp.Transform()); diff != "" {
+			t.Errorf("-written +read:\n%s", diff)
+		}
+	})
+}
+
+func TestALineThatIsNotUnderstoodIsAnError(t *testing.T) {
+	for name, text := range map[string]string{
+		"an unknown kind of line":  `{"run":{}}` + "\n" + `{"surprise":{}}`,
+		"an unknown field":         `{"run":{}}` + "\n" + `{"op":{"id":1,"colour":"red"}}`,
+		"an unknown trace field":   `{"run":{}}` + "\n" + `{"applied":{"index":1,"colour":"red","command":{},"result":{}}}`,
+		"a line that says nothing": `{"run":{}}` + "\n" + `{}`,
+		"a file cut short":         `{"run":{}}` + "\n" + `{"op":{"id":1`,
+		"no run":                   `{"op":{"id":1}}`,
+		"two runs":                 `{"run":{}}` + "\n" + `{"run":{}}`,
+	} {
+		if h, err := history.Read(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: read %+v", name, h)
+		}
+	}
+}
+
+func TestBeginningsAndEndsAreCountedAndTheLostOneIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := record().History()
+		set, get := h.Ops[0], h.Ops[1]
+		if set.Began != 1 || get.Began != 2 || set.Ended != 3 || set.Return-set.Invoke != time.Second {
+			t.Errorf("set %+v, get %+v", set, get)
+		}
+		if get.Outcome != history.Info || get.Ended != 0 {
+			t.Errorf("an operation that never returned is %q and ended at %d", get.Outcome, get.Ended)
+		}
+		if set.Loop != "l-1" || set.Seq != 9 {
+			t.Errorf("the nodes saw it as %s %d", set.Loop, set.Seq)
+		}
+	})
+}
+
+func TestWhatHappensToAMessageAfterItWasRecordedDoesNotShow(t *testing.T) {
+	res := &boardpb.Result{Version: 1}
+	before := history.Trace("n1", 1, fsm.TraceRecord{Command: &boardpb.Command{}, Result: res})
+	res.Version = 2
+	after := history.Trace("n1", 1, fsm.TraceRecord{Command: &boardpb.Command{}, Result: res})
+	if before.Result.Version != 1 || before.ResultHash == after.ResultHash {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+}
+
+func TestCallIDsOfOthersAreNotOurs(t *testing.T) {
+	for id, want := range map[string]uint64{"op-12": 12, "": 0, "op-": 0, "op-x": 0, "12": 0, "span-12": 0} {
+		if got := history.OpOf(id); got != want {
+			t.Errorf("%q: got %d, want %d", id, got, want)
+		}
+	}
+}
