@@ -72,6 +72,7 @@ type Want struct {
 	Timing      Timing
 }
 
+// nodeName is a constant: the grammar of node names.
 var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
 
 // OpenDir takes a data directory, or makes one. A directory of another format, node, cluster

@@ -70,7 +70,7 @@ func (e *ReadTimeout) Result() *boardpb.Result {
 	}
 }
 
-// definite are the errors of the library that are answered before an entry exists. With
+// definite is a constant: the errors of the library that are answered before an entry exists. With
 // BatchApplyCh off, ErrEnqueueTimeout is one of them (RAFT P10).
 var definite = []struct {
 	err error
