@@ -74,7 +74,7 @@ func (f clusterFace) once(ctx context.Context, actor *boardpb.Actor,
 	s := f.service
 	n := s.node.Load()
 	if n == nil {
-		return statusOf(notDone("this node does not belong to a cluster yet", "ask another node"), nil)
+		return statusOf(s.noMember(), nil)
 	}
 	if n.IsLeader() {
 		if err := here(ctx, n); err != nil {
@@ -192,7 +192,7 @@ func (f clusterFace) Settings(ctx context.Context, request *wirepb.SettingsReque
 	s := f.service
 	n := s.node.Load()
 	if n == nil {
-		return nil, statusOf(notDone("this node does not belong to a cluster yet", "ask another node"), nil)
+		return nil, statusOf(s.noMember(), nil)
 	}
 	if request.GraceMs != nil {
 		answer := s.apply(ctx, actor, &wirepb.ApplyRequest{Command: &boardpb.Command{
@@ -218,7 +218,7 @@ func (f clusterFace) Snapshot(_ *wirepb.SnapshotRequest, stream grpc.ServerStrea
 	}
 	n := f.service.node.Load()
 	if n == nil {
-		return statusOf(notDone("this node does not belong to a cluster yet", "ask another node"), nil)
+		return statusOf(f.service.noMember(), nil)
 	}
 	data, index, term, err := n.Snapshot(ctx)
 	if err != nil {

@@ -3,7 +3,11 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"time"
+
+	"raftboard/node"
 )
 
 // The times of a graceful stop (ECOSYSTEM §6.1).
@@ -48,12 +52,15 @@ func (s *Server) Wait() error {
 	}
 }
 
-// fail is told why the node below cannot go on. The first reason counts.
+// fail is told why the node below cannot go on; the first reason counts. The goroutine that
+// tells does nothing more, as if the process had ended: what it was about to do or to answer
+// must not happen. Wait does the rest.
 func (s *Server) fail(err error) {
 	select {
 	case s.failure <- err:
 	default:
 	}
+	runtime.Goexit()
 }
 
 func (s *Server) drain(ctx context.Context) {
@@ -105,12 +112,7 @@ func (s *Server) closeAll(ctx context.Context) error {
 	var errs []error
 	if s.service != nil {
 		if n := s.service.node.Load(); n != nil {
-			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
-			if ctx.Err() != nil {
-				cancel() // a hard stop waits for nothing
-			}
-			errs = append(errs, n.Close(closing))
-			cancel()
+			errs = append(errs, closeNode(ctx, n))
 		}
 		s.links.close()
 	}
@@ -123,4 +125,24 @@ func (s *Server) closeAll(ctx context.Context) error {
 		errs = append(errs, s.dir.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// closeNode closes the node below. A node that hangs does not hang the process: what it
+// holds is given up with it.
+func closeNode(ctx context.Context, n *node.Node) error {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer cancel()
+	if ctx.Err() != nil {
+		cancel() // a hard stop waits for nothing
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- n.Close(closing) }()
+	timer := time.NewTimer(2 * closeWait)
+	defer timer.Stop()
+	select {
+	case err := <-closed:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("the node did not close within %v", 2*closeWait)
+	}
 }

@@ -58,7 +58,7 @@ func (s *service) ready() error {
 	}
 	n := s.node.Load()
 	if n == nil {
-		return errors.New("this node does not belong to a cluster yet")
+		return errors.New(s.noMember().Message)
 	}
 	return n.Ready()
 }

@@ -115,6 +115,13 @@ func (e *enlistment) run(ctx context.Context) error {
 	}
 }
 
+// waiting is what a fresh node waits for, for those who ask it.
+func (e *enlistment) waiting() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.waits
+}
+
 // step does what can be done now and answers what it waits for.
 func (e *enlistment) step(ctx context.Context) (waits string, err error) {
 	in, founder, err := e.founder()
@@ -219,8 +226,11 @@ func (e *enlistment) join(ctx context.Context, via helloAnswer) (waits string, e
 		ClusterId: via.hello.ClusterId, Node: e.self, Timing: timingOf(e.cfg.Timing), Nonvoter: e.cfg.Nonvoter,
 	})
 	if err != nil {
-		return fmt.Sprintf("cluster %s at %s does not let this node in: %s", via.hello.ClusterId, via.addr,
-			status.Convert(err).Message()), nil
+		why := status.Convert(err).Message()
+		if r := resultFromError(err); r.GetHint() != "" {
+			why += "; " + r.Hint
+		}
+		return fmt.Sprintf("cluster %s at %s does not let this node in: %s", via.hello.ClusterId, via.addr, clip(why, 512)), nil
 	}
 	for _, n := range answer.Nodes {
 		e.book.learn(n)

@@ -89,7 +89,7 @@ func (f *peerFace) Join(ctx context.Context, request *wirepb.JoinRequest) (*wire
 	s := f.service
 	n := s.node.Load()
 	if n == nil {
-		return nil, statusOf(notDone("this node does not belong to a cluster yet", "ask another node"), nil)
+		return nil, statusOf(s.noMember(), nil)
 	}
 	if refused := f.checkJoin(request); refused != nil {
 		return nil, statusOf(refused, s.leader())

@@ -27,7 +27,7 @@ func (s *service) read(ctx context.Context, actor *boardpb.Actor, request *wirep
 	}
 	n := s.node.Load()
 	if n == nil {
-		return s.failedRead(notDone("this node does not belong to a cluster yet", "ask another node"))
+		return s.failedRead(s.noMember())
 	}
 	view, refused := s.view(ctx, n, want)
 	if refused != nil {

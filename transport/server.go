@@ -126,6 +126,7 @@ func (s *Server) assemble() {
 		self: self, auth: cfg.Auth, exposed: cfg.exposed(), dataDir: cfg.DataDir, started: time.Now(),
 		limits: cfg.Limits, logger: cfg.Logger.Named("service"), book: s.book, forward: newForwarder(s.links),
 		identity: func() (string, string) { i := s.dir.Identity(); return i.ClusterID, i.ClusterName },
+		waiting:  s.enlist.waiting,
 		inFlight: newGate("calls in flight", cfg.Limits.InFlight),
 		sessions: newGate("session streams", cfg.Limits.Sessions),
 		watchers: newGate("watchers", cfg.Limits.Watchers),

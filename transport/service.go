@@ -32,6 +32,7 @@ type service struct {
 	forward *forwarder
 
 	identity func() (clusterID, clusterName string)
+	waiting  func() string             // what a fresh node waits for
 	node     atomic.Pointer[node.Node] // nil until this node belongs to a cluster
 
 	inFlight, sessions, watchers *gate
@@ -119,8 +120,7 @@ func (s *service) propose(ctx context.Context, c *boardpb.Command) (*boardpb.Res
 func (s *service) proposeOnce(ctx context.Context, c *boardpb.Command) (*boardpb.Result, *wirepb.Leader) {
 	n := s.node.Load()
 	if n == nil {
-		return notDone("this node does not belong to a cluster yet",
-			"wait until it has joined; its log says what it waits for"), nil
+		return s.noMember(), nil
 	}
 	if n.IsLeader() {
 		return s.proposeHere(ctx, n, c), nil
@@ -131,6 +131,15 @@ func (s *service) proposeOnce(ctx context.Context, c *boardpb.Command) (*boardpb
 			"repeat it, also at another node"), nil
 	}
 	return s.forward.forward(ctx, leader, term, c)
+}
+
+// noMember answers a call to a fresh node, with what it waits for.
+func (s *service) noMember() *boardpb.Result {
+	message := "this node does not belong to a cluster yet"
+	if waits := s.waiting(); waits != "" {
+		message += ": " + waits
+	}
+	return notDone(message, "wait until it has joined, or ask another node")
 }
 
 func (s *service) proposeHere(ctx context.Context, n *node.Node, c *boardpb.Command) *boardpb.Result {

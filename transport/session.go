@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	boardpb "raftboard/fsm/pb"
 	wirepb "raftboard/transport/pb"
@@ -45,6 +47,8 @@ func (s *service) serveSession(stream grpc.BidiStreamingServer[wirepb.SessionReq
 	}
 	defer s.sessions.leave()
 
+	md, _ := metadata.FromIncomingContext(stream.Context())
+	s.logger.Debug("a session opened", "as", actor.Principal, "client", clip(strings.Join(md.Get(ClientHeader), " "), 128))
 	ctx, cancel := context.WithCancel(stream.Context())
 	c := &session{
 		service: s, actor: actor,

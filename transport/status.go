@@ -47,7 +47,7 @@ func (s *service) status(ctx context.Context, local bool) *wirepb.StatusResponse
 	n := s.node.Load()
 	if n == nil {
 		answer.Nodes = []*wirepb.NodeState{s.ownState()}
-		answer.Warnings = append(answer.Warnings, "this node does not belong to a cluster yet")
+		answer.Warnings = append(answer.Warnings, s.noMember().Message)
 		return answer
 	}
 	view := n.View()

@@ -94,7 +94,7 @@ func (s *service) serveWatch(ctx context.Context, request *wirepb.WatchRequest,
 func (s *service) openWatch(ctx context.Context, request *wirepb.WatchRequest) (*watch, *state.View, *boardpb.Result) {
 	n := s.node.Load()
 	if n == nil {
-		return nil, nil, notDone("this node does not belong to a cluster yet", "watch at another node")
+		return nil, nil, s.noMember()
 	}
 	view := n.View()
 	likely := view.Board(request.Board)
