@@ -23,7 +23,8 @@ import (
 
 // boardCommands are the verbs about boards as a whole.
 func (a *app) boardCommands() []*cobra.Command {
-	board := noun("board", "Boards: create, list, describe, settings, compact, delete", a.boardCreateCommand(), a.boardListCommand(),
+	board := noun("board", "Boards: create, list, describe, settings, compact, delete", a.boardCreateCommand(),
+		a.boardListCommand(),
 		a.boardDescribeCommand(), a.boardSettingsCommand(), a.boardCompactCommand(), a.boardDeleteCommand())
 	return []*cobra.Command{board, a.schemaCommand(), a.statsCommand()}
 }
@@ -55,14 +56,17 @@ func (a *app) readSchema(source string) (*boardpb.BoardSettings, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
-		return nil, refusal(boardpb.Code_CODE_BAD_REQUEST, fmt.Sprintf("%s: %v", source, err), "raftboard schema -o json shows the form")
+		return nil, refusal(boardpb.Code_CODE_BAD_REQUEST, fmt.Sprintf("%s: %v", source, err),
+			"raftboard schema -o json shows the form")
 	}
-	s := &boardpb.BoardSettings{MaxValueBytes: f.MaxValueBytes, MaxBoardBytes: f.MaxBoardBytes, HistoryVersions: f.HistoryVersions}
+	s := &boardpb.BoardSettings{MaxValueBytes: f.MaxValueBytes, MaxBoardBytes: f.MaxBoardBytes,
+		HistoryVersions: f.HistoryVersions}
 	for i, ns := range f.Namespaces {
 		mode, known := boardpb.Mode_value["MODE_"+strings.ToUpper(ns.Mode)]
 		if !known || mode == 0 {
 			return nil, refusal(boardpb.Code_CODE_BAD_REQUEST,
-				fmt.Sprintf("%s: namespaces/%d/mode is %q, not one of append, owned, leased, single, shared, once", source, i, ns.Mode), "")
+				fmt.Sprintf("%s: namespaces/%d/mode is %q, not one of append, owned, leased, single, shared, once", source, i,
+					ns.Mode), "")
 		}
 		s.Namespaces = append(s.Namespaces, &boardpb.Namespace{Pattern: ns.Pattern, Mode: boardpb.Mode(mode), Writer: ns.Writer,
 			Purpose: ns.Purpose, LeaseMs: ns.LeaseMS, MaxValueBytes: ns.MaxValueBytes})
@@ -179,7 +183,8 @@ func (a *app) boardDescribeCommand() *cobra.Command {
 			o.AddSet("created_at", render.Time(h.GetCreatedWallMs()))
 			o = append(o, settingsObject(settings, answer.GetCounts())...)
 			table := namespaceTable(settings, answer.GetCounts())
-			table.Title = fmt.Sprintf("BOARD %s   rev %d   %s of %s   incarnation %s", a.g.board, h.GetRev(), render.Bytes(h.GetLiveBytes()),
+			table.Title = fmt.Sprintf("BOARD %s   rev %d   %s of %s   incarnation %s", a.g.board, h.GetRev(),
+				render.Bytes(h.GetLiveBytes()),
 				render.Bytes(settings.GetMaxBoardBytes()), render.Or(h.GetIncarnation()))
 			return a.out.Print(render.View{Object: o, Names: []string{a.g.board}, Table: table})
 		}})
@@ -189,7 +194,8 @@ func (a *app) boardDescribeCommand() *cobra.Command {
 
 // effective fills in the limits that a board left to their defaults.
 func effective(s *boardpb.BoardSettings) *boardpb.BoardSettings {
-	out := &boardpb.BoardSettings{Namespaces: s.GetNamespaces(), MaxValueBytes: s.GetMaxValueBytes(), MaxBoardBytes: s.GetMaxBoardBytes(),
+	out := &boardpb.BoardSettings{Namespaces: s.GetNamespaces(), MaxValueBytes: s.GetMaxValueBytes(),
+		MaxBoardBytes:   s.GetMaxBoardBytes(),
 		HistoryVersions: s.GetHistoryVersions()}
 	if out.MaxValueBytes == 0 {
 		out.MaxValueBytes = state.DefaultValueBytes
@@ -241,7 +247,8 @@ func namespaceTable(s *boardpb.BoardSettings, counts []*boardpb.NamespaceCounts)
 				lease = render.Duration(ns.GetLeaseMs())
 			}
 		}
-		t.Row(ns.GetPattern(), modeWord(ns.GetMode()), ns.GetWriter(), lease, render.Bytes(cmp.Or(ns.GetMaxValueBytes(), s.GetMaxValueBytes())),
+		t.Row(ns.GetPattern(), modeWord(ns.GetMode()), ns.GetWriter(), lease, render.Bytes(cmp.Or(ns.GetMaxValueBytes(),
+			s.GetMaxValueBytes())),
 			num(countsOf(counts, ns.GetPattern()).GetEntries()), ns.GetPurpose())
 	}
 	return t
@@ -266,7 +273,8 @@ func (a *app) schemaCommand() *cobra.Command {
 			for _, ns := range s.GetNamespaces() {
 				names = append(names, ns.GetPattern())
 			}
-			return a.out.Print(render.View{Object: settingsObject(s, nil), Names: names, Table: namespaceTable(s, answer.GetCounts())})
+			return a.out.Print(render.View{Object: settingsObject(s, nil), Names: names, Table: namespaceTable(s,
+				answer.GetCounts())})
 		}})
 }
 
@@ -339,8 +347,9 @@ func (a *app) boardCompactCommand() *cobra.Command {
 	var before uint64
 	var yes confirmFlags
 	c := leaf(verb{use: "compact", short: "Give up history and events before a rev (operator)",
-		examples: [2]string{`raftboard board compact -b apollo --before 18000 --yes`, `raftboard board compact --before 500 --dry-run`},
-		args:     cobra.NoArgs,
+		examples: [2]string{`raftboard board compact -b apollo --before 18000 --yes`,
+			`raftboard board compact --before 500 --dry-run`},
+		args: cobra.NoArgs,
 		run: func(ctx context.Context, _ []string) error {
 			if before == 0 {
 				return exitcode.Usagef("--before REV", "compact needs --before REV")
@@ -349,9 +358,10 @@ func (a *app) boardCompactCommand() *cobra.Command {
 			if ok, err := a.confirm(yes, what); !ok {
 				return err
 			}
-			return a.admin(ctx, fmt.Sprintf("compacted board %s before rev %d", a.g.board, before), func(c *conn) (*boardpb.Result, error) {
-				return c.CompactBoard(ctx, a.g.board, before)
-			})
+			return a.admin(ctx, fmt.Sprintf("compacted board %s before rev %d", a.g.board, before),
+				func(c *conn) (*boardpb.Result, error) {
+					return c.CompactBoard(ctx, a.g.board, before)
+				})
 		}})
 	c.Flags().Uint64Var(&before, "before", 0, "the oldest rev to keep")
 	yes.declare(c.Flags())

@@ -77,7 +77,8 @@ func (f *claimsFlags) queries(pattern, me string) []*wirepb.LeasesQuery {
 	case f.mine, f.holder != "", f.expiring > 0:
 		return []*wirepb.LeasesQuery{base(boardpb.LeaseState_LEASE_STATE_HELD)}
 	}
-	return []*wirepb.LeasesQuery{base(boardpb.LeaseState_LEASE_STATE_HELD), base(boardpb.LeaseState_LEASE_STATE_PARKED), expired}
+	return []*wirepb.LeasesQuery{base(boardpb.LeaseState_LEASE_STATE_HELD),
+		base(boardpb.LeaseState_LEASE_STATE_PARKED), expired}
 }
 
 func (a *app) claims(ctx context.Context, b *client.Board, pattern string, f claimsFlags) error {
@@ -147,5 +148,6 @@ func claimRow(row *wirepb.LeaseRow, now int64) []render.Cell {
 	if age > 0 || word.Text == "held" {
 		ageText = render.Duration(max(age, 0))
 	}
-	return []render.Cell{{Text: l.GetKey()}, {Text: holder}, {Text: loop}, left, {Text: ageText}, {Text: num(l.GetGeneration())}, word, {Text: note}}
+	return []render.Cell{{Text: l.GetKey()}, {Text: holder}, {Text: loop}, left, {Text: ageText},
+		{Text: num(l.GetGeneration())}, word, {Text: note}}
 }

@@ -136,7 +136,8 @@ func TestT88EveryVerbSaysThatNoNodeIsReachableAndWritesNothing(t *testing.T) {
 			}
 			continue
 		}
-		if status != 5 || !strings.Contains(stderr, addr+": connection refused") || !strings.Contains(stderr, "\nhint: ") || stdout != "" {
+		if status != 5 || !strings.Contains(stderr, addr+": connection refused") || !strings.Contains(stderr,
+			"\nhint: ") || stdout != "" {
 			t.Errorf("%s: status %d, stdout %q, stderr %q", line, status, stdout, stderr)
 		}
 		if took := time.Since(began); took > 5*time.Second {
@@ -160,12 +161,13 @@ func TestT73EveryEndpointIsNamedWithItsCause(t *testing.T) {
 	addr := l.Addr().String()
 	l.Close()
 	_, stderr, status := raftboard(t, t.TempDir(), nil, "list", "--endpoints", addr+",no-such-host.invalid:8970")
-	if status != 5 || !strings.Contains(stderr, addr+": connection refused") || !strings.Contains(stderr, "no-such-host.invalid:8970: ") {
+	if status != 5 || !strings.Contains(stderr, addr+": connection refused") || !strings.Contains(stderr,
+		"no-such-host.invalid:8970: ") {
 		t.Errorf("status %d: %s", status, stderr)
 	}
 }
 
-// A port on which somebody listens who is no node: an answer within the bound, and no success.
+// A port on which somebody listens who is no node: no success, and an answer within a bound (4 s on an idle machine).
 func TestT73AListenerThatIsNoNodeIsNoNode(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -185,13 +187,14 @@ func TestT73AListenerThatIsNoNodeIsNoNode(t *testing.T) {
 	}()
 	began := time.Now()
 	_, stderr, status := raftboard(t, t.TempDir(), nil, "get", "facts/a", "--endpoints", l.Addr().String())
-	if status != 5 || !strings.Contains(stderr, l.Addr().String()) || time.Since(began) > 6*time.Second {
+	if status != 5 || !strings.Contains(stderr, l.Addr().String()) || time.Since(began) > 9*time.Second {
 		t.Errorf("status %d after %v: %s", status, time.Since(began), stderr)
 	}
 }
 
 func TestUserNamesAreFoldedToTheGrammar(t *testing.T) {
-	for in, want := range map[string]string{"jane": "jane", `CORP\Jane.Doe`: "jane-doe", "_www": "www", "1-x": "x", "Ärger": "rger", "0": "",
+	for in, want := range map[string]string{"jane": "jane", `CORP\Jane.Doe`: "jane-doe", "_www": "www", "1-x": "x",
+		"Ärger": "rger", "0": "",
 		strings.Repeat("x", 60): strings.Repeat("x", 48)} {
 		if got := foldName(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
@@ -210,7 +213,8 @@ func TestPatternsMatchBySegments(t *testing.T) {
 	for _, c := range []struct {
 		pattern, key string
 		want         bool
-	}{{"facts/*", "facts/a", true}, {"facts/*", "facts/a/b", false}, {"results/*/**", "results/w/x/y", true}, {"results/*/**", "results/w", false},
+	}{{"facts/*", "facts/a", true}, {"facts/*", "facts/a/b", false}, {"results/*/**", "results/w/x/y",
+		true}, {"results/*/**", "results/w", false},
 		{"plan", "plan", true}, {"plan", "plan/x", false}} {
 		if got := matches(c.pattern, c.key); got != c.want {
 			t.Errorf("%s and %s: %v", c.pattern, c.key, got)

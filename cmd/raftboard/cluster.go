@@ -121,7 +121,8 @@ func statusTitle(s *wirepb.StatusResponse) string {
 	if name == "" {
 		name = s.GetClusterId()
 	}
-	return fmt.Sprintf("CLUSTER %s   %s   %d/%d voters   can lose %d   term %d   up %s", render.Or(name), s.GetHealth(), ready, s.GetVoters(),
+	return fmt.Sprintf("CLUSTER %s   %s   %d/%d voters   can lose %d   term %d   up %s", render.Or(name),
+		s.GetHealth(), ready, s.GetVoters(),
 		s.GetCanLose(), s.GetLeader().GetTerm(), render.Duration(up))
 }
 
@@ -158,12 +159,14 @@ func (a *app) stuckHolds(ctx context.Context) {
 			a.warn("warning: more leases of board %s ran out: raftboard claims --reclaimable", a.g.board)
 			return
 		}
-		a.warn("warning: the lease of %s ran out and nobody has claimed it since (generation %d)", row.GetLease().GetKey(), row.GetLease().GetGeneration())
+		a.warn("warning: the lease of %s ran out and nobody has claimed it since (generation %d)",
+			row.GetLease().GetKey(), row.GetLease().GetGeneration())
 	}
 }
 
 func nodeObject(n *wirepb.NodeState) render.Object {
-	o := render.Obj("name", n.GetName(), "id", n.GetId(), "role", n.GetRole(), "suffrage", n.GetSuffrage(), "ready", n.GetReady(),
+	o := render.Obj("name", n.GetName(), "id", n.GetId(), "role", n.GetRole(), "suffrage", n.GetSuffrage(), "ready",
+		n.GetReady(),
 		"grpc_addr", n.GetGrpcAddr(), "raft_addr", n.GetRaftAddr(), "version", n.GetVersion(), "term", n.GetTerm(),
 		"applied", n.GetApplied(), "commit", n.GetCommit(), "first_log", n.GetFirstLog(), "last_log", n.GetLastLog(),
 		"snapshot_index", n.GetSnapshotIndex(), "last_contact_ms", n.GetLastContactMs(), "state_bytes", n.GetStateBytes(),
@@ -205,7 +208,8 @@ func statusObject(s *wirepb.StatusResponse) render.Object {
 
 // nodeTable is one row a node. LAG counts the entries a node has not applied of those the furthest one has.
 func nodeTable(nodes []*wirepb.NodeState, leader string) *render.Table {
-	t := &render.Table{Columns: render.Cols("NODE", "ADDRESS", "STATE", "VERSION", "APPLIED", "LAG", "LAST CONTACT", "STATE SIZE", "LOG SIZE",
+	t := &render.Table{Columns: render.Cols("NODE", "ADDRESS", "STATE", "VERSION", "APPLIED", "LAG", "LAST CONTACT",
+		"STATE SIZE", "LOG SIZE",
 		"DISK FREE", "+GRPC", "+ID", "NOTES")}
 	newest := uint64(0)
 	for _, n := range nodes {

@@ -17,7 +17,8 @@ const completionTime = 300 * time.Millisecond
 const maxCompletions = 200
 
 // complete asks the board for candidates. It gives none rather than an error or a pause.
-func (a *app) complete(cmd *cobra.Command, ask func(context.Context) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+func (a *app) complete(cmd *cobra.Command, ask func(context.Context) ([]string, error)) ([]string,
+	cobra.ShellCompDirective) {
 	if err := readEnv(cmd.Flags()); err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

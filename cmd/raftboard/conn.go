@@ -23,6 +23,10 @@ type conn struct {
 // connectWithin bounds the search for a node that accepts a connection.
 const connectWithin = 3 * time.Second
 
+// noLeader is how long a command waits for somebody to lead: longer than an election, and an answer
+// of the kind "nobody leads" is out within five seconds.
+const noLeader = 4 * time.Second
+
 // connect finds out who calls and whether any node can be reached at all: a command that can go
 // nowhere says so at once, with the cause for each address, instead of trying until its timeout.
 func (a *app) connect(ctx context.Context) (*conn, error) {
@@ -35,7 +39,7 @@ func (a *app) connect(ctx context.Context) (*conn, error) {
 	}
 	cfg := client.DefaultConfig()
 	cfg.Endpoints, cfg.As, cfg.Timeout = a.g.endpoints, name, a.g.timeout
-	cfg.NoLeader = min(cfg.NoLeader, cfg.Timeout)
+	cfg.NoLeader = min(noLeader, cfg.Timeout)
 	if err := cfg.Validate(); err != nil {
 		return nil, exitcode.Usagef("--endpoints 127.0.0.1:8970", "%v", err)
 	}

@@ -85,8 +85,9 @@ func (a *app) setCommand() *cobra.Command {
 	c := leaf(verb{use: "set KEY VALUE|-|@FILE", short: "Store a JSON value under a key",
 		long: "Without --if-version the key must not exist now. With it, the write happens only if the key is still at\n" +
 			"that version; otherwise nothing is written, the answer says who changed it, and the exit code is 4.",
-		examples: [2]string{`raftboard set plan/current '{"goal":"ship"}'`, `raftboard set draft @draft.md --text --if-version 5`},
-		args:     cobra.RangeArgs(1, 2),
+		examples: [2]string{`raftboard set plan/current '{"goal":"ship"}'`,
+			`raftboard set draft @draft.md --text --if-version 5`},
+		args: cobra.RangeArgs(1, 2),
 		run: func(ctx context.Context, args []string) error {
 			raw, err := value.read(a, args[1:])
 			if err != nil {
@@ -109,14 +110,16 @@ func (a *app) appendCommand() *cobra.Command {
 	var lease leaseFlags
 	var source string
 	c := leaf(verb{use: "append KEY VALUE|-|@FILE", short: "Add an item to an append key; it never conflicts",
-		examples: [2]string{`raftboard append facts/api '{"port":8970}'`, `echo "two lines" | raftboard append findings/log - --text`},
-		args:     cobra.RangeArgs(1, 2),
+		examples: [2]string{`raftboard append facts/api '{"port":8970}'`,
+			`echo "two lines" | raftboard append findings/log - --text`},
+		args: cobra.RangeArgs(1, 2),
 		run: func(ctx context.Context, args []string) error {
 			raw, err := value.read(a, args[1:])
 			if err != nil {
 				return err
 			}
-			return a.write(ctx, "append", &boardpb.Command{Op: &boardpb.Command_Append{Append: &boardpb.Append{Key: args[0], Value: raw,
+			return a.write(ctx, "append", &boardpb.Command{Op: &boardpb.Command_Append{Append: &boardpb.Append{Key: args[0],
+				Value:      raw,
 				Generation: lease.of(args[0]), Source: source, ForClaim: lease.forClaim()}}})
 		}})
 	value.declare(c.Flags())

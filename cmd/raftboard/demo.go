@@ -142,7 +142,7 @@ func demoView(r *demo.Report) render.View {
 	row("reclaims", r.Reclaims, "at least 1")
 	row("leader changes", r.LeaderChanges, "at least 1")
 	row("totals match", r.TotalsMatch, "true")
-	row("longest write pause", render.Duration(r.LongestPauseMS), "")
+	row("longest write pause", fmt.Sprintf("%.1f s", float64(r.LongestPauseMS)/1000), "")
 	row("conflict rate", fmt.Sprintf("%.1f %%", 100*r.ConflictRate), "")
 	row("acknowledged writes", fmt.Sprintf("%d (%.0f a second)", r.Writes, r.WritesPerS), "")
 	row("disk syncs a second", fmt.Sprintf("%.0f", r.DiskSyncsPerS), "")

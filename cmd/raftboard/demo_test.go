@@ -25,7 +25,8 @@ type report struct {
 func runDemo(t *testing.T, args ...string) (r report, stderr string, status int) {
 	t.Helper()
 	temp := t.TempDir()
-	stdout, stderr, status := raftboard(t, temp, []string{"TMPDIR=" + temp}, append([]string{"demo", "-o", "json"}, args...)...)
+	stdout, stderr, status := raftboard(t, temp, []string{"TMPDIR=" + temp}, append([]string{"demo", "-o", "json"},
+		args...)...)
 	line, _, _ := strings.Cut(stdout, "\n")
 	if err := json.Unmarshal([]byte(line), &r); err != nil {
 		t.Fatalf("%v: stdout %q, stderr %s", err, stdout, stderr)
@@ -53,7 +54,8 @@ func TestT18TheDemoLosesNothingAndDoesNothingTwiceWhileThingsBreak(t *testing.T)
 	if r.FencedWrites < 1 || r.Reclaims < 1 || r.LeaderChanges < 1 || r.WritesPerS <= 0 || r.LongestPauseMS == nil || r.ConflictRate == nil {
 		t.Errorf("%+v", r)
 	}
-	for _, what := range []string{"killed; it led term", "killed while it held", "paused while it held", "started again", "refused: "} {
+	for _, what := range []string{"killed; it led term", "killed while it held", "paused while it held",
+		"started again", "refused: "} {
 		if !strings.Contains(stderr, what) {
 			t.Errorf("nothing on stderr says %q:\n%s", what, stderr)
 		}

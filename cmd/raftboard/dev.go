@@ -59,7 +59,8 @@ func (a *app) dev(ctx context.Context, cfg transport.Config, level string) error
 		if s.GRPCAddr() != "127.0.0.1:8970" {
 			endpoint = "export RAFTBOARD_ENDPOINTS=" + s.GRPCAddr() + "; "
 		}
-		a.warn("gRPC %s is ready. Try: %sraftboard append facts/hello '\"world\"'; raftboard list; raftboard watch", s.GRPCAddr(), endpoint)
+		a.warn("gRPC %s is ready. Try: %sraftboard append facts/hello '\"world\"'; raftboard list; raftboard watch",
+			s.GRPCAddr(), endpoint)
 	})
 }
 

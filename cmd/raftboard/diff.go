@@ -29,7 +29,8 @@ func (a *app) printDiff(versions []*boardpb.Entry) error {
 		mark string
 		e    *boardpb.Entry
 	}{{"---", before}, {"+++", after}} {
-		fmt.Fprintf(&b, "%s %s@%d  %s  %s\n", v.mark, v.e.GetKey(), v.e.GetVersion(), v.e.GetAuthor(), render.Time(v.e.GetWallMs()))
+		fmt.Fprintf(&b, "%s %s@%d  %s  %s\n", v.mark, v.e.GetKey(), v.e.GetVersion(), v.e.GetAuthor(),
+			render.Time(v.e.GetWallMs()))
 	}
 	changes := lineDiff(x, y)
 	for _, line := range changes {

@@ -82,7 +82,8 @@ func variableOf(f *pflag.Flag) string {
 // globalFlags declares the flags every command has.
 func (a *app) globalFlags(fs *pflag.FlagSet) {
 	g := &a.g
-	fs.StringSliceVar(&g.endpoints, "endpoints", []string{"127.0.0.1:8970"}, "gRPC addresses of nodes; one is enough, several survive its loss")
+	fs.StringSliceVar(&g.endpoints, "endpoints", []string{"127.0.0.1:8970"},
+		"gRPC addresses of nodes; one is enough, several survive its loss")
 	fs.StringVarP(&g.board, "board", "b", "default", "the board to work on")
 	fs.StringVar(&g.loop, "loop", "", "the loop that holds the lease, as claim or run gave it")
 	fs.StringVar(&g.as, "as", "", "your name (default: the name of the system's user)")

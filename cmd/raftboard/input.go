@@ -71,7 +71,8 @@ func (a *app) readInput(source string) ([]byte, error) {
 		return nil, exitcode.Usagef("", "reading %s: %v", source, err)
 	}
 	if len(raw) > maxInput {
-		return nil, refusal(boardpb.Code_CODE_TOO_LARGE, fmt.Sprintf("%s holds more than %d bytes, the largest request", source, maxInput),
+		return nil, refusal(boardpb.Code_CODE_TOO_LARGE, fmt.Sprintf("%s holds more than %d bytes, the largest request",
+			source, maxInput),
 			"store it elsewhere and put a reference on the board")
 	}
 	return raw, nil
@@ -117,7 +118,8 @@ func decodeStrict(raw []byte, v any) error {
 		return refusal(boardpb.Code_CODE_BAD_REQUEST, fmt.Sprintf("the input: %v (near byte %d)", err, dec.InputOffset()), "")
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return refusal(boardpb.Code_CODE_BAD_REQUEST, fmt.Sprintf("the input goes on after its end at byte %d", dec.InputOffset()), "")
+		return refusal(boardpb.Code_CODE_BAD_REQUEST, fmt.Sprintf("the input goes on after its end at byte %d",
+			dec.InputOffset()), "")
 	}
 	return nil
 }
@@ -140,12 +142,14 @@ func noRepeats(raw []byte) error {
 			return nil
 		}
 		if err != nil {
-			return refusal(boardpb.Code_CODE_BAD_REQUEST, fmt.Sprintf("the input is not JSON: %v (near byte %d)", err, dec.InputOffset()), "")
+			return refusal(boardpb.Code_CODE_BAD_REQUEST, fmt.Sprintf("the input is not JSON: %v (near byte %d)", err,
+				dec.InputOffset()), "")
 		}
 		top := len(stack) - 1
 		if s, is := token.(string); is && top >= 0 && stack[top].names != nil && stack[top].name {
 			if stack[top].names[s] {
-				return refusal(boardpb.Code_CODE_BAD_REQUEST, fmt.Sprintf("the member %q occurs twice (near byte %d)", s, dec.InputOffset()), "")
+				return refusal(boardpb.Code_CODE_BAD_REQUEST, fmt.Sprintf("the member %q occurs twice (near byte %d)", s,
+					dec.InputOffset()), "")
 			}
 			stack[top].names[s], stack[top].name = true, false
 			continue

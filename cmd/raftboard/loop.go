@@ -95,8 +95,9 @@ func (a *app) loopOpenCommand() *cobra.Command {
 	var ttl time.Duration
 	var label, parent, nonce string
 	c := leaf(verb{use: "open", short: "Open a loop and print its id",
-		examples: [2]string{`export RAFTBOARD_LOOP=$(raftboard loop open --ttl 10m -o name)`, `raftboard loop open --label build-4711 -o json`},
-		args:     cobra.NoArgs,
+		examples: [2]string{`export RAFTBOARD_LOOP=$(raftboard loop open --ttl 10m -o name)`,
+			`raftboard loop open --label build-4711 -o json`},
+		args: cobra.NoArgs,
 		run: func(ctx context.Context, _ []string) error {
 			defer a.close()
 			if ttl < 0 {
@@ -178,7 +179,8 @@ func (a *app) loopCloseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := settled(b.AttachLoop(id).Do(ctx, &boardpb.Command{Op: &boardpb.Command_LoopClose{LoopClose: &boardpb.LoopClose{Loop: id}}}))
+			r, err := settled(b.AttachLoop(id).Do(ctx,
+				&boardpb.Command{Op: &boardpb.Command_LoopClose{LoopClose: &boardpb.LoopClose{Loop: id}}}))
 			if err != nil {
 				return err
 			}

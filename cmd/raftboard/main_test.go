@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -19,10 +20,15 @@ import (
 // TestMain lets the test binary be raftboard itself when it is called by that name: the scripts
 // below, and the processes the demo starts, run the real thing.
 func TestMain(m *testing.M) {
+	// These tests mostly wait: for leases to run out, for elections. A flag of the command line still wins.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"raftboard": func() { os.Exit(realMain()) }})
 }
 
 func TestTranscripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -52,7 +58,8 @@ func start(ts *testscript.TestScript, args ...string) *child {
 	ts.Check(err)
 	cmd := exec.Command(self, args...)
 	cmd.Args[0] = "raftboard"
-	cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "TMPDIR="+ts.Getenv("TMPDIR"), "HOME="+ts.Getenv("WORK"), "RAFTBOARD_AUTH="+ts.Getenv("RAFTBOARD_AUTH"))
+	cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "TMPDIR="+ts.Getenv("TMPDIR"), "HOME="+ts.Getenv("WORK"),
+		"RAFTBOARD_AUTH="+ts.Getenv("RAFTBOARD_AUTH"))
 	stderr, err := cmd.StderrPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())

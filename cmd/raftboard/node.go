@@ -15,7 +15,8 @@ import (
 )
 
 func (a *app) nodeCommand() *cobra.Command {
-	return noun("node", "Nodes of the cluster", a.nodeListCommand(), a.nodeAddCommand(), a.nodeRemoveCommand(), a.nodePromoteCommand(),
+	return noun("node", "Nodes of the cluster", a.nodeListCommand(), a.nodeAddCommand(), a.nodeRemoveCommand(),
+		a.nodePromoteCommand(),
 		a.nodeDemoteCommand(), a.nodeStepDownCommand(), a.nodeSettingsCommand())
 }
 
@@ -63,7 +64,8 @@ func (a *app) operate(ctx context.Context, name string, call func(context.Contex
 	if err != nil {
 		return refused(err)
 	}
-	return a.out.Print(render.View{Object: render.Obj("outcome", "ok", "node", name, "message", said), Names: []string{name}, Text: said})
+	return a.out.Print(render.View{Object: render.Obj("outcome", "ok", "node", name, "message", said),
+		Names: []string{name}, Text: said})
 }
 
 func (a *app) nodeAddCommand() *cobra.Command {

@@ -51,7 +51,8 @@ func (a *app) get(ctx context.Context, keys []string, f getFlags) error {
 		return err
 	}
 	var first error
-	view := render.View{Table: &render.Table{Columns: render.Cols("KEY", "VERSION", "REV", "TIME", "AUTHOR", "+BYTES", "+SOURCE", "VALUE")}}
+	view := render.View{Table: &render.Table{Columns: render.Cols("KEY", "VERSION", "REV", "TIME", "AUTHOR", "+BYTES",
+		"+SOURCE", "VALUE")}}
 	for _, key := range keys {
 		answer, _, err := b.Get(ctx, key, a.reading())
 		if err != nil {
@@ -217,8 +218,9 @@ func (a *app) list(ctx context.Context, pattern string, f listFlags) error {
 		items = items[:f.limit]
 		next = items[f.limit-1].GetKey()
 	}
-	view := render.View{Lines: []render.Object{}, Table: &render.Table{Empty: "no keys yet: raftboard append facts/hello '\"world\"'",
-		Columns: render.Cols("KEY", "VERSION", "REV", "TIME", "AUTHOR", "BYTES", "COUNT")}}
+	view := render.View{Lines: []render.Object{},
+		Table: &render.Table{Empty: "no keys yet: raftboard append facts/hello '\"world\"'",
+			Columns: render.Cols("KEY", "VERSION", "REV", "TIME", "AUTHOR", "BYTES", "COUNT")}}
 	for _, it := range items {
 		o := render.Obj("key", it.GetKey(), "version", it.GetVersion(), "rev", it.GetRev(), "author", it.GetAuthor(),
 			"time", render.Time(it.GetWallMs()), "t_ms", it.GetTMs(), "bytes", it.GetBytes())
@@ -364,7 +366,8 @@ func (d *dumper) version(e *boardpb.Entry) error {
 		return nil
 	}
 	if d.f.markdown {
-		_, err := fmt.Fprintf(render.Document(d.a.stdout, d.a.stdoutTerminal), "## %s\n\nversion %d, rev %d, %s, %s\n\n    %s\n\n",
+		_, err := fmt.Fprintf(render.Document(d.a.stdout, d.a.stdoutTerminal),
+			"## %s\n\nversion %d, rev %d, %s, %s\n\n    %s\n\n",
 			e.GetKey(), e.GetVersion(), e.GetRev(), e.GetAuthor(), render.Time(e.GetWallMs()), oneLine(e.GetValue()))
 		return err
 	}
@@ -420,14 +423,16 @@ var errEnough = errors.New("enough")
 
 // follow prints later versions of keys until interrupted.
 func (a *app) follow(ctx context.Context, b *client.Board, keys []string, raw bool) error {
-	return a.watchLoop(ctx, b, watchFlags{values: true, from: "now"}, keys, func(e *boardpb.Event, entry *boardpb.Entry, _ bool) error {
+	return a.watchLoop(ctx, b, watchFlags{values: true, from: "now"}, keys, func(e *boardpb.Event,
+		entry *boardpb.Entry, _ bool) error {
 		if entry == nil {
 			return nil
 		}
 		if raw {
 			return a.raw(append(entry.GetValue()[:len(entry.GetValue()):len(entry.GetValue())], '\n'))
 		}
-		return a.out.Stream(entryObject(entry, true), entry.GetKey(), render.Cols("KEY", "VERSION", "REV", "TIME", "AUTHOR", "VALUE"),
+		return a.out.Stream(entryObject(entry, true), entry.GetKey(), render.Cols("KEY", "VERSION", "REV", "TIME",
+			"AUTHOR", "VALUE"),
 			[]render.Cell{{Text: entry.GetKey()}, {Text: num(entry.GetVersion())}, {Text: num(entry.GetRev())},
 				{Text: clockTime(entry.GetWallMs())}, {Text: entry.GetAuthor()}, {Text: string(entry.GetValue())}})
 	})

@@ -33,7 +33,8 @@ type runFlags struct {
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	var c *cobra.Command
-	c = leaf(verb{use: "run --claim KEY|--next PATTERN -- CMD…", short: "Run a command under a lease: claim, keep alive, complete or fail",
+	c = leaf(verb{use: "run --claim KEY|--next PATTERN -- CMD…",
+		short: "Run a command under a lease: claim, keep alive, complete or fail",
 		long: "The child sees RAFTBOARD_LOOP, RAFTBOARD_KEY and RAFTBOARD_GENERATION. It ends with 0: the item is completed,\n" +
 			"else it is failed; the exit code is the child's. Lost lease: SIGTERM to its process group, SIGKILL after 10 s,\n" +
 			"nothing is completed, exit 4. Held or done: exit 4. Nothing to claim: exit 124.",
@@ -113,8 +114,9 @@ func (a *app) child(ctx context.Context, f *runFlags, lease *client.Lease, argv 
 	case <-lease.Lost():
 		stopGroup(cmd.Process.Pid, ended)
 		e := lease.Ended()
-		return &exitcode.Error{Status: exitcode.State, Msg: fmt.Sprintf("the lease of %s (generation %d) was lost: %s; the command was stopped",
-			lease.Key(), lease.Generation(), exitcode.EnumWord(e.Cause.String(), "ENDED_BY_")),
+		return &exitcode.Error{Status: exitcode.State,
+			Msg: fmt.Sprintf("the lease of %s (generation %d) was lost: %s; the command was stopped",
+				lease.Key(), lease.Generation(), exitcode.EnumWord(e.Cause.String(), "ENDED_BY_")),
 			Hint: "raftboard claims " + lease.Key()}
 	case <-ctx.Done():
 		stopGroup(cmd.Process.Pid, ended)

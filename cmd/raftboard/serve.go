@@ -69,7 +69,8 @@ func (f *serveFlags) declare(fs *pflag.FlagSet) {
 	fs.BoolVar(&cfg.Nonvoter, "nonvoter", false, "join without a vote")
 	fs.StringVar(&cfg.ClusterName, "cluster-name", "", "shown by status; a node of another name is refused")
 	fs.StringVar(&cfg.Auth, "auth", "", "must be stated: off (callers state their names)")
-	fs.BoolVar(&cfg.UnsafeNoAuthOnNetwork, "unsafe-no-auth-on-network", false, "with --auth off: addresses that are not loopback")
+	fs.BoolVar(&cfg.UnsafeNoAuthOnNetwork, "unsafe-no-auth-on-network", false,
+		"with --auth off: addresses that are not loopback")
 	fs.DurationVar(&cfg.DrainDelay, "drain-delay", 0, "between \"not ready\" and handing over, on SIGTERM")
 	fs.DurationVar(&cfg.Timing.Heartbeat, "heartbeat-timeout", cfg.Timing.Heartbeat, "the same on every node")
 	fs.DurationVar(&cfg.Timing.Election, "election-timeout", cfg.Timing.Election, "the same on every node")
@@ -125,6 +126,8 @@ func (a *app) serve(ctx context.Context, cfg transport.Config, up func(*transpor
 	if err != nil {
 		return startError(err)
 	}
+	cfg.Logger.Info("serving", "grpc", s.GRPCAddr(), "raft", s.RaftAddr(), "admin", s.AdminAddr(), "data", cfg.DataDir,
+		"version", cfg.Version)
 	sd := newNotifier()
 	sd.say("READY=1", "STATUS=serving on "+s.GRPCAddr())
 	signals.of(s)
@@ -139,7 +142,7 @@ func (a *app) serve(ctx context.Context, cfg transport.Config, up func(*transpor
 		select {
 		case err := <-ended:
 			sd.say("STOPPING=1")
-			return err
+			return endError(err)
 		case <-report.C:
 			sd.say("STATUS=" + serverState(s))
 		case <-ctx.Done():
@@ -162,6 +165,15 @@ func startError(err error) error {
 		return &exitcode.Error{Status: exitcode.Usage, Msg: config.Error(), Hint: config.Hint}
 	case errors.As(err, &dir):
 		return &exitcode.Error{Status: exitcode.Usage, Msg: dir.Error(), Hint: dir.Hint}
+	}
+	return err
+}
+
+// endError is why a node that ran has ended by itself, with the way back.
+func endError(err error) error {
+	var dir *node.DirError
+	if errors.As(err, &dir) {
+		return &exitcode.Error{Status: exitcode.Other, Msg: dir.Error(), Hint: dir.Hint}
 	}
 	return err
 }

@@ -86,7 +86,8 @@ func (a *app) saveSnapshot(ctx context.Context, path string) error {
 	if err := os.Link(f.Name(), path); err != nil { // refuses to replace
 		return exitcode.Usagef("another file name", "%v", err)
 	}
-	o := render.Obj("file", path, "index", index, "term", term, "format", header.GetFormat(), "digest", fmt.Sprintf("%x", header.GetDigest()))
+	o := render.Obj("file", path, "index", index, "term", term, "format", header.GetFormat(), "digest",
+		fmt.Sprintf("%x", header.GetDigest()))
 	return a.out.Print(render.View{Object: o, Names: []string{path},
 		Text: fmt.Sprintf("saved %s  index %d  term %d  digest %x", path, index, term, header.GetDigest())})
 }
@@ -156,7 +157,8 @@ func (t *boardTally) count(r *boardpb.SnapshotRecord) {
 
 func (a *app) printSnapshot(path string, h *boardpb.SnapshotHeader, order []string, tallies map[string]*boardTally) error {
 	table := &render.Table{Columns: render.Cols("BOARD", "REV", "VERSIONS", "LEASES", "LOOPS", "EVENTS"),
-		Title: fmt.Sprintf("SNAPSHOT %s   format %d   index %d   term %d   digest %x   checksum ok", path, h.GetFormat(), h.GetApplied(),
+		Title: fmt.Sprintf("SNAPSHOT %s   format %d   index %d   term %d   digest %x   checksum ok", path, h.GetFormat(),
+			h.GetApplied(),
 			h.GetTerm(), h.GetDigest())}
 	boards := []render.Object{}
 	for _, name := range order {

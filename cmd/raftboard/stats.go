@@ -49,7 +49,8 @@ func statsObject(board string, rev uint64, s *wirepb.StatsAnswer) render.Object 
 	for _, e := range s.GetPersistentConflicts() {
 		conflicts = append(conflicts, eventObject(e))
 	}
-	return render.Obj("board", board, "rev", rev, "oldest_rev", s.GetOldestRev(), "keys", s.GetKeys(), "bytes", s.GetLiveBytes(),
+	return render.Obj("board", board, "rev", rev, "oldest_rev", s.GetOldestRev(), "keys", s.GetKeys(), "bytes",
+		s.GetLiveBytes(),
 		"loops_active", s.GetLoopsActive(), "sets", c.GetSets(), "appends", c.GetAppends(), "deletes", c.GetDeletes(),
 		"conflicts", c.GetConflicts(), "conflict_rate", conflictRate(s), "persistent_conflicts", c.GetPersistentConflicts(),
 		"claims", c.GetClaims(), "reclaims", c.GetReclaims(), "expiries", c.GetExpiries(), "late_renewals", c.GetLateRenewals(),
@@ -66,7 +67,8 @@ func statsTable(s *wirepb.StatsAnswer, rev uint64) *render.Table {
 	t.Row("active loops", num(s.GetLoopsActive()))
 	t.Row("accepted sets", num(c.GetSets()))
 	t.Row("appends", num(c.GetAppends()))
-	t.Row("conflicts", num(c.GetConflicts()), fmt.Sprintf("rate %.1f %% of sets; %d persistent", 100*conflictRate(s), c.GetPersistentConflicts()))
+	t.Row("conflicts", num(c.GetConflicts()), fmt.Sprintf("rate %.1f %% of sets; %d persistent", 100*conflictRate(s),
+		c.GetPersistentConflicts()))
 	t.Row("claims", num(c.GetClaims()), fmt.Sprintf("%d completed", c.GetCompletes()))
 	t.Row("reclaims", num(c.GetReclaims()), reclaimNote(s))
 	t.Row("fence rejections", num(c.GetFenceRejections()))
@@ -95,7 +97,8 @@ func reclaimNote(s *wirepb.StatsAnswer) string {
 	case c.GetExpiries() == 0:
 		return "no lease ran out"
 	case c.GetLateRenewals() > 0:
-		return fmt.Sprintf("%d leases ran out, %d holders were heard from afterwards: leases may be too short", c.GetExpiries(), c.GetLateRenewals())
+		return fmt.Sprintf("%d leases ran out, %d holders were heard from afterwards: leases may be too short",
+			c.GetExpiries(), c.GetLateRenewals())
 	}
 	return fmt.Sprintf("%d leases ran out, no holder was heard from afterwards: workers died", c.GetExpiries())
 }

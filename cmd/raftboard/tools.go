@@ -50,8 +50,9 @@ func (a *app) versionCommand() *cobra.Command {
 func (a *app) completionCommand() *cobra.Command {
 	var c *cobra.Command
 	c = leaf(verb{use: "completion bash|zsh|fish|powershell", short: "Print the completion script of a shell",
-		examples: [2]string{`source <(raftboard completion bash)`, `raftboard completion fish > ~/.config/fish/completions/raftboard.fish`},
-		args:     cobra.ExactArgs(1),
+		examples: [2]string{`source <(raftboard completion bash)`,
+			`raftboard completion fish > ~/.config/fish/completions/raftboard.fish`},
+		args: cobra.ExactArgs(1),
 		run: func(_ context.Context, args []string) error {
 			root := c.Root()
 			switch args[0] {

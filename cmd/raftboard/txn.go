@@ -221,7 +221,8 @@ func (o txnOp) proto() (out *boardpb.TxnOp, n int) {
 			Source: w.Source, ForClaim: w.ForClaim.ref()}}, n+1
 	}
 	if d := o.Delete; d != nil {
-		out.Op, n = &boardpb.TxnOp_Delete{Delete: &boardpb.Delete{Key: d.Key, IfVersion: d.IfVersion, Generation: d.Generation}}, n+1
+		out.Op, n = &boardpb.TxnOp_Delete{Delete: &boardpb.Delete{Key: d.Key, IfVersion: d.IfVersion,
+			Generation: d.Generation}}, n+1
 	}
 	if c := o.Claim; c != nil {
 		out.Op, n = &boardpb.TxnOp_Claim{Claim: &boardpb.Claim{Key: c.Key, DurationMs: c.TTLMS, Takeover: c.Takeover}}, n+1

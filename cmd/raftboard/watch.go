@@ -30,9 +30,10 @@ type watchFlags struct {
 func (a *app) watchCommand() *cobra.Command {
 	var f watchFlags
 	c := leaf(verb{use: "watch [PATTERN…]", short: "Tail the feed: every change, in order, without gaps, across failovers",
-		long:     "--exec runs CMD by sh -c once for each event, with the event as JSON on its standard input.",
-		examples: [2]string{`raftboard watch 'claims/*' --from 18390`, `raftboard watch --kinds complete,fail --exec 'jq -r .key'`},
-		args:     cobra.ArbitraryArgs,
+		long: "--exec runs CMD by sh -c once for each event, with the event as JSON on its standard input.",
+		examples: [2]string{`raftboard watch 'claims/*' --from 18390`,
+			`raftboard watch --kinds complete,fail --exec 'jq -r .key'`},
+		args: cobra.ArbitraryArgs,
 		run: func(ctx context.Context, args []string) error {
 			defer a.close()
 			b, err := a.board(ctx)
@@ -133,7 +134,8 @@ func (a *app) watched(ctx context.Context, f watchFlags, e *boardpb.Event, entry
 	var o render.Object
 	if e == nil {
 		o = append(render.Obj("kind", "snapshot"), entryObject(entry, f.values)...)
-		e = &boardpb.Event{Rev: entry.GetRev(), WallMs: entry.GetWallMs(), Key: entry.GetKey(), Author: entry.GetAuthor(), Version: entry.GetVersion()}
+		e = &boardpb.Event{Rev: entry.GetRev(), WallMs: entry.GetWallMs(), Key: entry.GetKey(), Author: entry.GetAuthor(),
+			Version: entry.GetVersion()}
 	} else {
 		o = eventObject(e)
 		if f.values && entry != nil {
@@ -148,7 +150,8 @@ func (a *app) watched(ctx context.Context, f watchFlags, e *boardpb.Event, entry
 	if e.GetKind() != boardpb.Kind_KIND_UNSPECIFIED {
 		kind = kindWord(e.GetKind())
 	}
-	row := []render.Cell{{Text: fmt.Sprintf("%-5d", e.GetRev())}, {Text: clockTime(e.GetWallMs())}, {Text: fmt.Sprintf("%-13s", kind)},
+	row := []render.Cell{{Text: fmt.Sprintf("%-5d", e.GetRev())}, {Text: clockTime(e.GetWallMs())},
+		{Text: fmt.Sprintf("%-13s", kind)},
 		{Text: fmt.Sprintf("%-20s", e.GetKey())}, {Text: fmt.Sprintf("%-10s", e.GetAuthor())}, {Text: eventDetail(e)}}
 	if f.values && entry != nil {
 		row = append(row, render.Cell{Text: string(entry.GetValue())})

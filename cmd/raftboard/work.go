@@ -35,9 +35,11 @@ func (f *claimFlags) command(key string) *boardpb.Command {
 		duration = &ms
 	}
 	if f.next != "" {
-		return &boardpb.Command{Op: &boardpb.Command_ClaimNext{ClaimNext: &boardpb.ClaimNext{Pattern: f.next, DurationMs: duration, After: f.after}}}
+		return &boardpb.Command{Op: &boardpb.Command_ClaimNext{ClaimNext: &boardpb.ClaimNext{Pattern: f.next,
+			DurationMs: duration, After: f.after}}}
 	}
-	return &boardpb.Command{Op: &boardpb.Command_Claim{Claim: &boardpb.Claim{Key: key, DurationMs: duration, Takeover: f.takeover}}}
+	return &boardpb.Command{Op: &boardpb.Command_Claim{Claim: &boardpb.Claim{Key: key, DurationMs: duration,
+		Takeover: f.takeover}}}
 }
 
 func (a *app) claimCommand() *cobra.Command {
@@ -52,7 +54,8 @@ func (a *app) claimCommand() *cobra.Command {
 			defer a.close()
 			f.ttlSet = c.Flags().Changed("ttl")
 			if (len(args) == 1) == (f.next != "") {
-				return exitcode.Usagef("raftboard claim KEY, or raftboard claim --next 'claims/*'", "claim needs either one KEY or --next PATTERN")
+				return exitcode.Usagef("raftboard claim KEY, or raftboard claim --next 'claims/*'",
+					"claim needs either one KEY or --next PATTERN")
 			}
 			return a.claim(ctx, append(args, "")[0], f)
 		}})
@@ -86,7 +89,8 @@ func (a *app) claim(ctx context.Context, key string, f claimFlags) error {
 		return err
 	}
 	r.Loop = a.g.loop
-	text := fmt.Sprintf("claimed %s  generation %d  ttl %s  loop %s", r.GetKey(), r.GetGeneration(), render.Duration(r.GetDurationMs()), r.GetLoop())
+	text := fmt.Sprintf("claimed %s  generation %d  ttl %s  loop %s", r.GetKey(), r.GetGeneration(),
+		render.Duration(r.GetDurationMs()), r.GetLoop())
 	if r.GetRenewed() {
 		text += "  renewed"
 	}
@@ -105,8 +109,9 @@ func (a *app) heartbeatCommand() *cobra.Command {
 	var extend, every time.Duration
 	var c *cobra.Command
 	c = leaf(verb{use: "heartbeat KEY", short: "Renew a lease and its loop",
-		examples: [2]string{`raftboard heartbeat claims/build --loop $LOOP --gen 2`, `raftboard heartbeat claims/build --loop $LOOP --gen 2 --every 10s`},
-		args:     cobra.ExactArgs(1),
+		examples: [2]string{`raftboard heartbeat claims/build --loop $LOOP --gen 2`,
+			`raftboard heartbeat claims/build --loop $LOOP --gen 2 --every 10s`},
+		args: cobra.ExactArgs(1),
 		run: func(ctx context.Context, args []string) error {
 			defer a.close()
 			if every < 0 || c.Flags().Changed("every") && every == 0 {
@@ -132,7 +137,8 @@ func (a *app) heartbeat(ctx context.Context, op *boardpb.Heartbeat, every time.D
 		if err != nil {
 			return a.loopHint(err, op.GetKey())
 		}
-		text := fmt.Sprintf("renewed %s  generation %d  left %s", op.GetKey(), r.GetGeneration(), render.Duration(r.GetExpiresInMs()))
+		text := fmt.Sprintf("renewed %s  generation %d  left %s", op.GetKey(), r.GetGeneration(),
+			render.Duration(r.GetExpiresInMs()))
 		if err := a.printResult(r, text); err != nil || every == 0 {
 			return err
 		}
@@ -159,9 +165,10 @@ func (a *app) releaseCommand() *cobra.Command {
 	var force bool
 	var reason string
 	c := leaf(verb{use: "release KEY", short: "Give a claimed item back unfinished",
-		long:     "--force takes it from whoever holds it: the generation rises, and what the old holder still sends is refused.",
-		examples: [2]string{`raftboard release claims/build --loop $LOOP --gen 2`, `raftboard release claims/build --force --reason "host is gone"`},
-		args:     cobra.ExactArgs(1),
+		long: "--force takes it from whoever holds it: the generation rises, and what the old holder still sends is refused.",
+		examples: [2]string{`raftboard release claims/build --loop $LOOP --gen 2`,
+			`raftboard release claims/build --force --reason "host is gone"`},
+		args: cobra.ExactArgs(1),
 		run: func(ctx context.Context, args []string) error {
 			if force {
 				return a.lease(ctx, "released by force", args[0],

@@ -48,7 +48,8 @@ func (d *demo) startWorker() (*workerProc, error) {
 		endpoints = append(endpoints, d.nodes[(i+j)%len(d.nodes)].grpc)
 	}
 	w := &workerProc{acks: filepath.Join(d.home, name+".acks")}
-	args := []string{"demo-worker", "--endpoints", strings.Join(endpoints, ","), "--as", name, "--dir", d.input, "--acks", w.acks,
+	args := []string{"demo-worker", "--endpoints", strings.Join(endpoints, ","), "--as", name, "--dir", d.input,
+		"--acks", w.acks,
 		"--pace", d.pace.String(), "--at-once", strconv.Itoa(d.atOnce)}
 	if d.o.Inject == "loss" && i == 0 {
 		args = append(args, "--lie")

@@ -30,7 +30,8 @@ type feedTally struct {
 }
 
 func newFeedTally() *feedTally {
-	return &feedTally{posts: map[string]bool{}, completes: map[grant]bool{}, perKey: map[string]int{}, done: map[string]grant{}}
+	return &feedTally{posts: map[string]bool{}, completes: map[grant]bool{}, perKey: map[string]int{},
+		done: map[string]grant{}}
 }
 
 // add takes the next event. The feed has every rev once and in order.

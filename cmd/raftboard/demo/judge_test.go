@@ -68,7 +68,8 @@ func TestEveryBrokenPromiseIsNamed(t *testing.T) {
 		says  string
 	}{
 		"completed twice": {func(s *story) {
-			s.events = append(s.events, &boardpb.Event{Rev: 8, Kind: boardpb.Kind_KIND_COMPLETE, Key: "claims/f-2", Generation: 2, Author: "worker-2"})
+			s.events = append(s.events, &boardpb.Event{Rev: 8, Kind: boardpb.Kind_KIND_COMPLETE, Key: "claims/f-2",
+				Generation: 2, Author: "worker-2"})
 		}, "completed 2 times"},
 		"an acknowledged completion is not in the feed": {func(s *story) {
 			s.acks["worker-1"] = append(s.acks["worker-1"], Ack{Kind: Completed, Key: "claims/f-1", Generation: 7})

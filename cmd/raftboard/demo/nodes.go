@@ -25,7 +25,8 @@ func (d *demo) startNodes(ctx context.Context) error {
 	}
 	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
 	for i := range d.o.Nodes {
-		d.nodes = append(d.nodes, &node{name: fmt.Sprintf("node-%d", i+1), grpc: at(3 * i), raft: at(3*i + 1), admin: at(3*i + 2)})
+		d.nodes = append(d.nodes, &node{name: fmt.Sprintf("node-%d", i+1), grpc: at(3 * i), raft: at(3*i + 1),
+			admin: at(3*i + 2)})
 	}
 	for _, n := range d.nodes {
 		if err := d.startNode(n); err != nil {
@@ -40,7 +41,8 @@ func (d *demo) startNode(n *node) error {
 	for _, other := range d.nodes {
 		join = append(join, other.grpc)
 	}
-	p, err := spawn(d.o.Binary, d.home, n.name, "demo-node", "--node-name", n.name, "--data-dir", filepath.Join(d.home, n.name),
+	p, err := spawn(d.o.Binary, d.home, n.name, "demo-node", "--node-name", n.name, "--data-dir", filepath.Join(d.home,
+		n.name),
 		"--grpc-addr", n.grpc, "--raft-addr", n.raft, "--admin-addr", n.admin, "--cluster-name", "demo", "--auth", "off",
 		"--bootstrap-expect", strconv.Itoa(d.o.Nodes), "--join", strings.Join(join, ","), "--log-format", "json")
 	if err == nil {

@@ -111,7 +111,8 @@ func (w *worker) open(ctx context.Context) error {
 
 // passing errors go away by waiting.
 func passing(err error) bool {
-	return errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrLimitRequests) || errors.Is(err, client.ErrReadTimeout)
+	return errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrLimitRequests) || errors.Is(err,
+		client.ErrReadTimeout)
 }
 
 func rest(ctx context.Context, d time.Duration) error {

@@ -115,6 +115,14 @@ func TestColourIsAddedOnlyWhenAskedAndNeverCarriesTheMeaning(t *testing.T) {
 	}
 }
 
+func TestNumbersArePlainAndExactBeyondTwoToThe53(t *testing.T) {
+	o := render.Obj("rev", uint64(1<<53+1), "rate", 0.25, "left_ms", int64(-1), "count", 7)
+	if got := printed(t, "json", render.View{Object: o},
+		nil); got != `{"rev":9007199254740993,"rate":0.25,"left_ms":-1,"count":7}`+"\n" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestUnknownFormsAreRefusedWithTheList(t *testing.T) {
 	for _, form := range []string{"", "xml", "template={{"} {
 		if _, _, err := render.ParseForm(form); err == nil {
@@ -124,7 +132,8 @@ func TestUnknownFormsAreRefusedWithTheList(t *testing.T) {
 }
 
 func TestUnitsAreReadable(t *testing.T) {
-	for ms, want := range map[int64]string{0: "0ms", 48: "48ms", 4000: "0m04s", 492000: "8m12s", 5400000: "1h30m", 529200000: "6d3h", -4000: "-0m04s"} {
+	for ms, want := range map[int64]string{0: "0ms", 48: "48ms", 4000: "0m04s", 492000: "8m12s", 5400000: "1h30m",
+		529200000: "6d3h", -4000: "-0m04s"} {
 		if got := render.Duration(ms); got != want {
 			t.Errorf("%d ms: got %s, want %s", ms, got, want)
 		}
