@@ -340,3 +340,26 @@ func TestABadCommandIsRefusedBeforeTheLog(t *testing.T) {
 		}
 	})
 }
+
+// The library backs off from a peer that is away, up to 10 s between appends, and does not
+// look whether it is back.
+func TestANodeThatWasAwayForMinutesCatchesUpAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := nodetest.Start(t, nodetest.Options{})
+		leader := c.WaitLeader()
+		c.WaitSame()
+		for range 3 {
+			away := (leader.Index + 1) % 3
+			c.Crash(away)
+			time.Sleep(2 * time.Minute)
+			mustPropose(t, leader.Node, create("while-away"))
+			c.Restart(away)
+			began := time.Now()
+			n := c.Members[away].Node
+			c.Eventually("it shows what was written", func() bool { return n.View().Board("while-away") != nil })
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		}
+	})
+}
