@@ -199,6 +199,7 @@ func TestT29AReleaseThatIsLostOrRepeatedNeverTouchesAnothersHold(t *testing.T) {
 		cluster := clustertest.Start(t, clustertest.Options{Nodes: 3})
 		ctx := background(t)
 		w1, w2 := dial(t, cluster, "w1", cluster.Addrs()...), dial(t, cluster, "w2", cluster.Addrs()...)
+		w3 := dial(t, cluster, "w3", cluster.Addrs()...)
 		l1, l2 := openLoop(t, w1, client.LoopOptions{}), openLoop(t, w2, client.LoopOptions{})
 		lease := claim(t, ctx, l1, "claims/v", time.Minute)
 		leader := cluster.Leader()
@@ -219,11 +220,31 @@ func TestT29AReleaseThatIsLostOrRepeatedNeverTouchesAnothersHold(t *testing.T) {
 		if _, err := lease.Release(ctx); !errors.Is(err, client.ErrStaleLease) || !errors.As(err, &e) || e.Result.Generation != other.Generation() {
 			t.Errorf("released after w2 took it: %v, want stale_lease that names generation %d", err, other.Generation())
 		}
+		if _, err := openLoop(t, w3, client.LoopOptions{}).Do(ctx, release("claims/v", other.Generation())); !errors.Is(err, client.ErrNotHolder) {
+			t.Errorf("released by w3: %v, want not_holder", err)
+		}
 		if got, _, err := w1.Board("default").Leases(ctx, &wirepb.LeasesQuery{Pattern: "claims/v"}, client.ReadOptions{}); err != nil ||
 			len(got.Leases) != 1 || got.Leases[0].Lease.Owner != "w2" {
 			t.Errorf("leases: %v, %v; want w2's hold untouched", got, err)
 		}
+
+		lapsed := claim(t, ctx, openLoop(t, w1, client.LoopOptions{TTL: time.Hour, Manual: true}), "claims/u", 5*time.Second)
+		time.Sleep(30 * time.Second)
+		if _, err := lapsed.Release(ctx); !errors.Is(err, client.ErrLeaseExpired) && !errors.Is(err, client.ErrNoLease) {
+			t.Errorf("released after expiry: %v, want lease_expired or no_lease", err)
+		}
+		found, _, err := w1.Board("default").Events(ctx, &wirepb.EventsQuery{Kinds: []boardpb.Kind{boardpb.Kind_KIND_RELEASE}}, client.ReadOptions{})
+		if err != nil || len(found.Events) != 1 {
+			t.Errorf("%d release events, %v; want that of the one release", len(found.GetEvents()), err)
+		}
+		if again := claim(t, ctx, l1, "claims/u", time.Minute); again.Generation() != 2 {
+			t.Errorf("claimed again: generation %d, want 2", again.Generation())
+		}
 	})
+}
+
+func release(key string, generation uint64) *boardpb.Command {
+	return &boardpb.Command{Op: &boardpb.Command_Release{Release: &boardpb.Release{Key: key, Generation: generation}}}
 }
 
 func TestKV7FourWritersThatConflictReportItAfterThreeRetries(t *testing.T) {
