@@ -38,7 +38,7 @@ func (a *app) report(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil && exitcode.From(err) != exitcode.OK {
+	if ctx.Err() != nil && exitcode.From(err) == exitcode.Unavailable { // nobody waited for the answer
 		err = fmt.Errorf("interrupted: %w", context.Canceled)
 	}
 	line, hint := exitcode.Explain(err)

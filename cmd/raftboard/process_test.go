@@ -192,3 +192,18 @@ func TestRunWindsUpWhenItIsInterrupted(t *testing.T) {
 		t.Errorf("the item was not given back: %s", fmt.Sprint(stdout))
 	}
 }
+
+// T-93: a first start that is killed half-way is no obstacle for the second.
+func TestT93AStartKilledHalfWayCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	data, addr := t.TempDir(), listenAddr(t)
+	first := launch(t, "dev", "--grpc-addr", addr, "--data-dir", data, "--log-level", "debug")
+	first.says("raftboard") // the first thing it says, long before it is ready
+	first.signal(syscall.SIGKILL)
+	first.ends()
+	second := launch(t, "dev", "--grpc-addr", addr, "--data-dir", data)
+	second.says(" is ready.")
+	if _, stderr, status := raftboard(t, t.TempDir(), nil, "append", "facts/a", "1", "--endpoints", addr); status != 0 {
+		t.Error(stderr)
+	}
+}

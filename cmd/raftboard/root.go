@@ -54,6 +54,12 @@ func (a *app) root() *cobra.Command {
 	}
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.SetHelpFunc(help)
+	boards := func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return a.completeBoards(cmd, nil, typed)
+	}
+	if err := root.RegisterFlagCompletionFunc("board", boards); err != nil {
+		panic(err) // the flag is declared above
+	}
 	return root
 }
 
