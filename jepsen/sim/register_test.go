@@ -3,6 +3,7 @@ package sim_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,12 +72,54 @@ func judgeRegister(h *history.History, d check.Demand) []check.Finding {
 }
 
 func testRegister(t *testing.T, nemesis string, unseat func(*sim.Run)) {
-	for seed := range uint64(2) {
+	for seed := range seeds(2) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			var h *history.History
 			synctest.Test(t, func(t *testing.T) { h = runRegister(t, seed, nemesis, unseat) })
 			report(t, h, judgeRegister(h, registerDemand))
+			if seed == 0 && !t.Failed() {
+				spoilRegister(t, h)
+			}
 		})
+	}
+}
+
+// spoilRegister: what a stale read or a confused conflict would have recorded is condemned.
+func spoilRegister(t *testing.T, h *history.History) {
+	t.Helper()
+	late := func(is func(history.Op) bool) int { // the last of its kind that can be spoiled
+		for i := len(h.Ops) - 1; i >= 0; i-- {
+			if is(h.Ops[i]) && h.Ops[i].Result.Version > 3 {
+				return i
+			}
+		}
+		return -1
+	}
+	read := late(func(o history.Op) bool { return o.Kind == history.Get && o.Result.Answer == "ok" })
+	conflict := late(func(o history.Op) bool {
+		return o.Kind == history.Set && o.Result.Answer == "conflict" && o.Result.Value != ""
+	})
+	gone := late(func(o history.Op) bool { return o.Kind == history.Get && o.Result.Answer == "not_found" })
+	for name, m := range map[string]struct {
+		op     int
+		change func(*history.Op)
+	}{
+		"a read that is one version behind":         {read, func(o *history.Op) { o.Result.Version-- }},
+		"a read of another's value":                 {read, func(o *history.Op) { o.Result.Value = `"nobody.1"` }},
+		"a conflict with a version that never was":  {conflict, func(o *history.Op) { o.Result.Version += 500 }},
+		"a conflict that shows another value":       {conflict, func(o *history.Op) { o.Result.Value = `"nobody.1"` }},
+		"a deleted key that is read with its value": {gone, func(o *history.Op) { o.Result.Answer, o.Result.Value = "ok", `"nobody.1"` }},
+	} {
+		spoiled := copied(h)
+		if m.op < 0 {
+			t.Errorf("%s: the run has nothing of the kind", name)
+			continue
+		}
+		m.change(&spoiled.Ops[m.op])
+		found := judgeRegister(spoiled, registerDemand)
+		if !slices.ContainsFunc(found, func(f check.Finding) bool { return f.Checker == "R1" && f.Class == check.Violation }) {
+			t.Errorf("%s: R1 did not fire: %v", name, found)
+		}
 	}
 }
 

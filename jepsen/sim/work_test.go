@@ -3,6 +3,8 @@ package sim_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,8 +32,8 @@ var workDemand = check.Demand{
 
 // runWork lets workers share items while the leader is killed in the middle and restarted,
 // one worker crashes and one is paused past its lease; then all nodes are killed at once.
-func runWork(t *testing.T, seed uint64, nemesis func(*sim.Run)) *history.History {
-	log := history.NewLog(history.Run{Workload: "W5 work", Nemesis: "N7 on the leader", Driver: "sim", Board: "default", Seed: seed})
+func runWork(t *testing.T, seed uint64, nemesis string, do func(*sim.Run)) *history.History {
+	log := history.NewLog(history.Run{Workload: "W5 work", Nemesis: nemesis, Driver: "sim", Board: "default", Seed: seed})
 	run := sim.Start(t, log, 3)
 	env := workload.Env{Cluster: run, Log: log, Board: "default", Seed: seed}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -52,9 +54,11 @@ func runWork(t *testing.T, seed uint64, nemesis func(*sim.Run)) *history.History
 		failed = workload.Work{Items: workSize, Workers: workers, Lease: 3 * time.Second, Step: time.Second}.Run(ctx, env, &done)
 	})
 	for done.Load() < workSize/3 {
-		time.Sleep(50 * time.Millisecond)
+		if time.Sleep(50 * time.Millisecond); ctx.Err() != nil {
+			t.Fatalf("%d items are done, and nothing moves any more", done.Load())
+		}
 	}
-	nemesis(run)
+	do(run)
 	log.Healed(bound)
 	group.Wait()
 	if failed != nil {
@@ -114,14 +118,28 @@ func report(t *testing.T, h *history.History, found []check.Finding) {
 	}
 }
 
-func TestWorkIsDoneOnceAndNothingIsLostWhenTheLeaderDies(t *testing.T) {
-	for seed := range uint64(3) {
+// seeds is how many seeds each run is given: JEPSEN_SEEDS of the environment, or a few.
+func seeds(few uint64) uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("JEPSEN_SEEDS"), 10, 32); err == nil {
+		return n
+	}
+	return few
+}
+
+func testWork(t *testing.T, few uint64, nemesis string, do func(*sim.Run)) {
+	for seed := range seeds(few) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			var h *history.History
-			synctest.Test(t, func(t *testing.T) {
-				h = runWork(t, seed, func(r *sim.Run) { r.KillLeader(10 * time.Second) })
-			})
+			synctest.Test(t, func(t *testing.T) { h = runWork(t, seed, nemesis, do) })
 			report(t, h, judgeWork(h, workDemand))
 		})
 	}
+}
+
+func TestWorkIsDoneOnceAndNothingIsLostWhenTheLeaderDies(t *testing.T) {
+	testWork(t, 3, "N7 on the leader", func(r *sim.Run) { r.KillLeader(10 * time.Second) })
+}
+
+func TestWorkIsDoneOnceAndNothingIsLostWhenTheLeaderIsCutOff(t *testing.T) {
+	testWork(t, 1, "N1 on the leader", func(r *sim.Run) { r.IsolateLeader(10 * time.Second) })
 }

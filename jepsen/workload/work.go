@@ -17,7 +17,7 @@ import (
 
 // Work is W5: items are posted and workers claim, renew, store partial work, complete and
 // fail them. Worker 1 crashes while it holds an item, and another process takes its place;
-// worker 2 is paused past its lease and then hands in late.
+// worker 2 is paused past its lease and then hands in late; worker 3 fails at least once.
 type Work struct {
 	Items   int
 	Workers int           // at least 3, so that somebody is left for what the first two lose
@@ -27,7 +27,7 @@ type Work struct {
 
 const (
 	items        = "claims/*"
-	onItem       = 3 // the item, counted per worker, at which crash and pause happen
+	onItem       = 3 // the item, counted per worker, at which crash, pause and failure happen
 	failOneIn    = 12
 	handInTimes  = 40              // how often a worker repeats a completion that nobody answered
 	pauseAtMost  = 3 * time.Minute // of the paused worker; a lease and its grace end far sooner
@@ -92,7 +92,7 @@ func (w Work) employ(ctx context.Context, e Env, poster *client.Client, i int, n
 			return
 		}
 		p := &process{work: w, env: e, name: fmt.Sprintf("%s/%d", name, life), as: name, c: c, poster: poster, dice: e.dice(100*life + i), done: done}
-		p.crashes, p.pauses = i == 0 && life == 1, i == 1
+		p.crashes, p.pauses, p.fails = i == 0 && life == 1, i == 1, i == 2
 		p.run(ctx)
 		c.Close()
 		if !p.crashed {
@@ -111,6 +111,7 @@ type process struct {
 	dice            *rand.Rand
 	done            *atomic.Int64
 	crashes, pauses bool
+	fails           bool
 
 	loop    *client.Loop
 	count   int
@@ -167,7 +168,7 @@ func (p *process) item(ctx context.Context) bool {
 	case p.pauses && p.count == onItem:
 		p.pause(work, lease)
 		p.complete(work, lease)
-	case p.step(work) && p.dice.IntN(failOneIn) == 0:
+	case p.step(work) && (p.fails && p.count == onItem || p.dice.IntN(failOneIn) == 0):
 		p.fail(work, lease)
 	default:
 		p.complete(work, lease)
