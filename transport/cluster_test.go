@@ -411,7 +411,8 @@ func TestForwardedCommandsEndAsUnknownWhenAnotherLeaderIsHeardOf(t *testing.T) {
 		if r.Code != boardpb.Code_CODE_UNAVAILABLE || r.Proposed != boardpb.Proposed_PROPOSED_UNKNOWN {
 			t.Errorf("got %v", r)
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		// The bound of a call is 4.5 s; hearing of the new term ends it sooner.
+		if took := time.Since(began); took > 4400*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
 		c.Leader(leader)
