@@ -45,7 +45,8 @@ func NewIntent(clusterID, clusterName string, nodes []*boardpb.Node) Intent {
 }
 
 func (m Member) node() *boardpb.Node {
-	return &boardpb.Node{Id: m.ID, Name: m.Name, RaftAddr: m.RaftAddr, GrpcAddr: m.GRPCAddr, Version: m.Version, MaxLevel: m.MaxLevel}
+	return &boardpb.Node{Id: m.ID, Name: m.Name, RaftAddr: m.RaftAddr, GrpcAddr: m.GRPCAddr,
+		Version: m.Version, MaxLevel: m.MaxLevel}
 }
 
 // Nodes are the members as records.
@@ -86,7 +87,8 @@ func (d *Dir) Intent() (Intent, bool, error) {
 		err = json.Unmarshal(raw, &in)
 	}
 	if err != nil {
-		return Intent{}, false, &DirError{Dir: d.path, What: fmt.Sprintf("%s cannot be read: %v", intentFile, err), Cause: err, Hint: lostIdentityHint}
+		return Intent{}, false, &DirError{Dir: d.path, Cause: err, Hint: lostIdentityHint,
+			What: fmt.Sprintf("%s cannot be read: %v", intentFile, err)}
 	}
 	return in, true, nil
 }

@@ -22,7 +22,8 @@ type tampered struct {
 	victims *atomic.Pointer[map[raft.ServerID]string] // id → name it gets instead
 }
 
-func (x tampered) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (x tampered) AppendEntries(id raft.ServerID, to raft.ServerAddress,
+	req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	victims := x.victims.Load()
 	if victims == nil {
 		return x.Transport.AppendEntries(id, to, req, resp)

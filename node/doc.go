@@ -26,13 +26,15 @@
 //	clock.go       P35       board time; stalls are cut, long ones reopen the leadership
 //	lead.go        P7, P8, P23
 //	fence.go       P2, P6    one barrier per round of reads
-//	transport.go   P1, P24, P27, P28, P32
+//	transport.go   P1, P24, P27, P28, P32; appends to a peer that is back
+//	pipeline.go    hashicorp/raft#612: a refused append that blocks the pipeline
 //	guards.go      P3, P17, P18, P21, P31, disk full
 //	recovery.go    P4c, P21  what is checked before raft looks at its stores
 //	storage.go     P19, P20  the bolt files and their options
 //	bootstrap.go   P26       intent and first entry
 //	membership.go  P5, P25
-//	node.go        P15, P34, P36 and P37: every setting of the library in raftConfig
+//	digest.go      the second line behind all of them: nodes that differ are found and stopped
+//	node.go        P15, P34, P37: every setting of the library in raftConfig
 //
 // # The data directory
 //
@@ -62,5 +64,7 @@
 // state machine and tested in fsm. P15: sizes are for the operator; the default is asserted with
 // the settings. P19: bbolt's file never shrinks; only the options can be asserted, and are. P29: is
 // the race detector's. P32: one binary has one transport setting; skew is tested with two
-// binaries. P38: there is no lease read to test. go-metrics (P37) has one process-wide sink only, which this package never sets.
+// binaries. P33: that a command is forwarded once at most is the wire's part; the hint is tested here.
+// P36: nodetest has no other transport than raft's own. P38: there is no lease read to test.
+// go-metrics (P37) has one process-wide sink only, which this package never sets.
 package node

@@ -240,12 +240,13 @@ func TestP30ARestartedNodeSaysSoUntilItHeardFromTheLeader(t *testing.T) {
 			t.Errorf("a stale read shows %v (%v)", v.Applied(), err)
 		}
 		var timeout *node.ReadTimeout
-		if _, err := n.Read(context.Background(), node.Consistency{Kind: node.AtLeast, Rev: leader.Node.View().Applied()}); !errors.As(err, &timeout) {
+		atLeast := node.Consistency{Kind: node.AtLeast, Rev: leader.Node.View().Applied()}
+		if _, err := n.Read(context.Background(), atLeast); !errors.As(err, &timeout) {
 			t.Errorf("an at-least read answers %v, expected a read timeout", err)
 		}
 		c.Heal()
 		c.Eventually("it becomes ready", func() bool { return n.Ready() == nil })
-		if _, err := n.Read(context.Background(), node.Consistency{Kind: node.AtLeast, Rev: leader.Node.View().Applied()}); err != nil {
+		if _, err := n.Read(context.Background(), atLeast); err != nil {
 			t.Error(err)
 		}
 	})

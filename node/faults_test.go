@@ -52,7 +52,8 @@ var errHeld = errors.New("held back")
 
 func (h heartbeatsOnly) holds(to raft.ServerAddress) bool { return to == "n0" && h.hold.Load() }
 
-func (h heartbeatsOnly) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (h heartbeatsOnly) AppendEntries(id raft.ServerID, to raft.ServerAddress,
+	req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	heartbeat := len(req.Entries) == 0 && req.PrevLogEntry == 0 && req.LeaderCommitIndex == 0
 	if !heartbeat && h.holds(to) {
 		time.Sleep(20 * time.Millisecond)
@@ -155,7 +156,8 @@ func (l *lateAcks) hold(id raft.ServerID, until time.Time) {
 	l.until[id] = until
 }
 
-func (l *lateAcks) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (l *lateAcks) AppendEntries(id raft.ServerID, to raft.ServerAddress,
+	req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := l.Transport.AppendEntries(id, to, req, resp)
 	l.mu.Lock()
 	until := l.until[id]

@@ -82,7 +82,8 @@ func OpenDir(path string, want Want) (*Dir, error) {
 		want.LogStore = LogStoreBolt
 	}
 	if want.LogStore != LogStoreBolt {
-		return nil, &DirError{Dir: path, What: fmt.Sprintf("log store %q is not known", want.LogStore), Hint: "use " + LogStoreBolt}
+		return nil, &DirError{Dir: path, Hint: "use " + LogStoreBolt,
+			What: fmt.Sprintf("log store %q is not known", want.LogStore)}
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, storeError(path, err)
@@ -133,7 +134,8 @@ func (d *Dir) load(want Want) error {
 	dec := json.NewDecoder(strings.NewReader(string(raw)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&d.id); err != nil || d.id.NodeID == "" || d.id.NodeName == "" {
-		return &DirError{Dir: d.path, What: fmt.Sprintf("%s is damaged (%v)", identityFile, err), Cause: err, Hint: lostIdentityHint}
+		return &DirError{Dir: d.path, Cause: err, Hint: lostIdentityHint,
+			What: fmt.Sprintf("%s is damaged (%v)", identityFile, err)}
 	}
 	return d.compare(want)
 }
@@ -150,7 +152,8 @@ func (d *Dir) create(want Want) error {
 	for _, e := range entries {
 		// An identity without a version is a first start that was cut short.
 		if n := e.Name(); n != lockFile && n != identityFile && !strings.HasSuffix(n, ".tmp") {
-			return &DirError{Dir: d.path, What: fmt.Sprintf("it has no %s but holds %q: it is not a raftboard data directory", versionFile, n),
+			return &DirError{Dir: d.path,
+				What: fmt.Sprintf("it has no %s but holds %q: it is not a raftboard data directory", versionFile, n),
 				Hint: "give an empty directory with --data-dir, or restore the missing file"}
 		}
 	}
@@ -180,12 +183,14 @@ func (d *Dir) compare(want Want) error {
 		return refuse("node", id.NodeName, want.NodeName,
 			fmt.Sprintf("start it with --name %s, or give this node another --data-dir", id.NodeName))
 	case want.ClusterID != "" && id.ClusterID != "" && id.ClusterID != want.ClusterID:
-		return refuse("cluster", id.ClusterID, want.ClusterID, "join that cluster's nodes, or give an empty --data-dir to become a new member here")
+		return refuse("cluster", id.ClusterID, want.ClusterID,
+			"join that cluster's nodes, or give an empty --data-dir to become a new member here")
 	case want.ClusterName != "" && id.ClusterName != "" && id.ClusterName != want.ClusterName:
 		return refuse("cluster", id.ClusterName, want.ClusterName,
 			fmt.Sprintf("start it with --cluster-name %s, or give an empty --data-dir", id.ClusterName))
 	case id.LogStore != want.LogStore:
-		return refuse("log store", id.LogStore, want.LogStore, "start it with --log-store "+id.LogStore+"; a node changes its log store by joining again as a new member")
+		return refuse("log store", id.LogStore, want.LogStore, "start it with --log-store "+id.LogStore+
+			"; a node changes its log store by joining again as a new member")
 	}
 	if before := d.id; want.Timing != (Timing{}) {
 		if d.id.setTiming(want.Timing); d.id != before {
@@ -223,8 +228,8 @@ func (d *Dir) SetCluster(id, name string) error {
 		return nil
 	}
 	if d.id.ClusterID != "" {
-		return &DirError{Dir: d.path, What: fmt.Sprintf("it belongs to cluster %q (%s), not to %q (%s)", d.id.ClusterName, d.id.ClusterID, name, id),
-			Hint: "give an empty --data-dir to become a new member there"}
+		return &DirError{Dir: d.path, Hint: "give an empty --data-dir to become a new member there",
+			What: fmt.Sprintf("it belongs to cluster %q (%s), not to %q (%s)", d.id.ClusterName, d.id.ClusterID, name, id)}
 	}
 	if id == "" {
 		return fmt.Errorf("node: a cluster needs an id")

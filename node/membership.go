@@ -102,13 +102,15 @@ func (n *Node) admits(node *boardpb.Node) error {
 	for _, rec := range cluster.GetNodes() {
 		switch {
 		case rec.Id == node.Id && rec.Removed:
-			return refuse(boardpb.Code_CODE_FORBIDDEN, "start it with an empty --data-dir: it gets a new id and joins as a new member",
+			return refuse(boardpb.Code_CODE_FORBIDDEN,
+				"start it with an empty --data-dir: it gets a new id and joins as a new member",
 				"node %s (%s) was removed from this cluster", node.Name, node.Id)
 		case rec.Id != node.Id && rec.Name == node.Name && rec.Removed:
 			return refuse(boardpb.Code_CODE_FORBIDDEN, "run `raftboard node add "+node.Name+"` if the name is to be used again",
 				"the name %s belonged to a node that was removed", node.Name)
 		case rec.Id != node.Id && rec.Name == node.Name:
-			return refuse(boardpb.Code_CODE_EXISTS, "run `raftboard node remove "+rec.Id+"` if that node is gone, or choose another --name",
+			return refuse(boardpb.Code_CODE_EXISTS,
+				"run `raftboard node remove "+rec.Id+"` if that node is gone, or choose another --name",
 				"the name %s is held by node %s", node.Name, rec.Id)
 		}
 	}
@@ -126,7 +128,8 @@ func (n *Node) putNode(ctx context.Context, node *boardpb.Node) error {
 // dropNode marks a node as removed, and forgets it when it is marked already. The key keeps a
 // repeat from doing the second when the first was meant.
 func (n *Node) dropNode(ctx context.Context, act, id string) error {
-	return n.internal(ctx, &boardpb.Command{IdempotencyKey: act + id, Op: &boardpb.Command_NodeDrop{NodeDrop: &boardpb.NodeDrop{Id: id}}})
+	return n.internal(ctx, &boardpb.Command{IdempotencyKey: act + id,
+		Op: &boardpb.Command_NodeDrop{NodeDrop: &boardpb.NodeDrop{Id: id}}})
 }
 
 // Readmit lets a removed name be used again, by a node with a new id.
@@ -143,7 +146,8 @@ func (n *Node) Readmit(ctx context.Context, name string) error {
 		}
 		return n.dropNode(ctx, "readmit-", rec.Id)
 	}
-	return refuse(boardpb.Code_CODE_NOT_FOUND, "a new name needs no readmission: start the node with --join", "no node named %s was removed", name)
+	return refuse(boardpb.Code_CODE_NOT_FOUND, "a new name needs no readmission: start the node with --join",
+		"no node named %s was removed", name)
 }
 
 // member finds a node by id or name.

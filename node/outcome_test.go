@@ -66,7 +66,8 @@ func TestACommandThatWasGivenUpOrIsLateIsNeverProposed(t *testing.T) {
 		q := newQueue()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		given, late, good := newProposal(context.Background(), []byte("a")), newProposal(ctx, []byte("b")), newProposal(context.Background(), []byte("c"))
+		given, good := newProposal(context.Background(), []byte("a")), newProposal(context.Background(), []byte("c"))
+		late := newProposal(ctx, []byte("b"))
 		for _, p := range []*proposal{given, late, good} {
 			if err := q.push(p, false); err != nil {
 				t.Fatal(err)

@@ -20,7 +20,8 @@ func (g *guardedTransport) AppendEntriesPipeline(id raft.ServerID, to raft.Serve
 	if err != nil {
 		return nil, err
 	}
-	p := &bufferedPipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture, pipelineAnswers), closed: make(chan struct{})}
+	p := &bufferedPipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture, pipelineAnswers),
+		closed: make(chan struct{})}
 	go p.run()
 	return p, nil
 }

@@ -209,7 +209,8 @@ func (p *proposer) turn() bool {
 	}
 	batch, late := n.queue.take(time.Now())
 	for _, l := range late {
-		l.answer <- answer{err: &NotDone{Why: "the command's deadline passed before it was proposed", Cause: context.DeadlineExceeded}}
+		l.answer <- answer{err: &NotDone{Why: "the command's deadline passed before it was proposed",
+			Cause: context.DeadlineExceeded}}
 	}
 	if len(batch) > 0 {
 		p.sendBatch(&boardpb.Stamp{TMs: t, WallMs: wall, Term: term}, batch)
@@ -318,7 +319,8 @@ func (p *proposer) sendLead(l lead) {
 		p.mu.Unlock()
 		n.queue.poke()
 	}
-	command, err := encodeCommand(&boardpb.Command{Actor: board.SystemActor(), Op: &boardpb.Command_Lead{Lead: &boardpb.Lead{NodeId: n.cfg.ID, Resumed: l.resumed}}})
+	command, err := encodeCommand(&boardpb.Command{Actor: board.SystemActor(),
+		Op: &boardpb.Command_Lead{Lead: &boardpb.Lead{NodeId: n.cfg.ID, Resumed: l.resumed}}})
 	if err != nil {
 		done(false)
 		return

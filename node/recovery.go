@@ -10,7 +10,8 @@ import (
 // checkSnapshots makes sure, before raft starts, that the newest readable snapshot and the
 // log behind it are a whole state. Raft itself takes an older snapshot in silence and then
 // panics over the gap (RAFT P21). It answers the snapshot raft will start from; nil: none.
-func checkSnapshots(s Stores, verify func(id string) error, nodeID string, warn func(string, ...any)) (*raft.SnapshotMeta, error) {
+func checkSnapshots(s Stores, verify func(id string) error, nodeID string,
+	warn func(string, ...any)) (*raft.SnapshotMeta, error) {
 	metas, err := s.Snapshots.List()
 	if err != nil {
 		return nil, storeError(s.Where, fmt.Errorf("list the snapshots: %w", err))

@@ -86,8 +86,9 @@ func openError(dir, file string, err error) error {
 		return &DirError{Dir: dir, What: file + " is in use by another process",
 			Hint: "stop the other raftboard that runs on this directory, or give this one its own --data-dir"}
 	}
-	return &DirError{Dir: dir, What: fmt.Sprintf("%s cannot be opened: %v", file, err), Hint: "acknowledged data on the other nodes is safe; if the file is damaged, " +
-		"move the directory aside and join again as a new member"}
+	return &DirError{Dir: dir, What: fmt.Sprintf("%s cannot be opened: %v", file, err), Cause: err,
+		Hint: "acknowledged data on the other nodes is safe; if the file is damaged, " +
+			"move the directory aside and join again as a new member"}
 }
 
 func rejoinHint(id string) string {

@@ -72,7 +72,8 @@ func (w *worker) renew() bool {
 func (w *worker) held() bool {
 	w.t.Helper()
 	b := w.c.WaitLeader().Node.View().Board("default")
-	ended, _, _, r := board.Since(b, board.Cursor{}, board.EventFilter{Kinds: []boardpb.Kind{boardpb.Kind_KIND_LEASE_EXPIRED}, Patterns: []string{w.key}})
+	expiries := board.EventFilter{Kinds: []boardpb.Kind{boardpb.Kind_KIND_LEASE_EXPIRED}, Patterns: []string{w.key}}
+	ended, _, _, r := board.Since(b, board.Cursor{}, expiries)
 	if r != nil {
 		w.t.Fatal(r)
 	}

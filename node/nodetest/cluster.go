@@ -63,7 +63,8 @@ func (m *Member) Died() error {
 }
 
 func (m *Member) record() *boardpb.Node {
-	return &boardpb.Node{Id: m.ID, Name: m.Name, RaftAddr: m.Name + ":7401", GrpcAddr: m.Name + ":7400", Version: "test", MaxLevel: 1}
+	return &boardpb.Node{Id: m.ID, Name: m.Name, RaftAddr: m.Name + ":7401", GrpcAddr: m.Name + ":7400",
+		Version: "test", MaxLevel: 1}
 }
 
 // Start bootstraps a cluster and starts its nodes.
