@@ -298,6 +298,10 @@ func TestAfterGoodbyePendingCallsAreAnsweredAndNewOnesGoElsewhere(t *testing.T) 
 		}
 		close(release)
 		wg.Wait()
+		synctest.Wait()
+		if got := s.nodes["n1:1"].open.Load(); got != 0 {
+			t.Errorf("%d sessions are open at the draining node after the last answer", got)
+		}
 	})
 }
 
@@ -318,7 +322,7 @@ func TestA257thCallOfALoopWaitsAndAPoolTakesIt(t *testing.T) {
 			inFlight.Add(-1)
 			return c.routine()
 		})
-		c := s.client(client.Config{Timeout: time.Hour}, "n1:1")
+		c := s.client(client.Config{}, "n1:1")
 		pool, err := c.Board("default").OpenPool(background(t), 3, client.LoopOptions{})
 		if err != nil {
 			t.Fatal(err)

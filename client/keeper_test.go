@@ -177,7 +177,7 @@ func TestALeaseIsReleasedOrFailedAndThenNotRenewed(t *testing.T) {
 			t.Errorf("release: %v", err)
 		}
 		time.Sleep(15 * time.Second) // past the grace of the first leadership, which holds deadlines up
-		next() // claims/b: it was released before claims/a became claimable again
+		next()                       // claims/b: it was released before claims/a became claimable again
 		got := next()
 		if got.Key() != "claims/a" || got.Attempts() != 2 || string(got.Value()) != "2" || got.Previous()[0].EndedBy != boardpb.EndedBy_ENDED_BY_FAILED {
 			t.Errorf("claimed %s, attempt %d, value %s, previous %v", got.Key(), got.Attempts(), got.Value(), got.Previous())

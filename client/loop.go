@@ -141,9 +141,7 @@ func (l *Loop) submit(ctx, work context.Context, cmd *boardpb.Command) (answer, 
 		}
 		return ans, err
 	}
-	wctx, cancel := context.WithTimeout(ctx, l.c.cfg.Timeout)
-	seq, floor, err := l.win.begin(wctx, l.ended)
-	cancel()
+	seq, floor, err := l.seq(ctx)
 	if err != nil {
 		if errors.Is(err, ErrLoopEnded) {
 			return answer{}, &Error{Result: &boardpb.Result{Code: boardpb.Code_CODE_LOOP_ENDED, Loop: l.id, Message: "the loop ended", Hint: "open another"}}
@@ -166,6 +164,16 @@ func (l *Loop) submit(ctx, work context.Context, cmd *boardpb.Command) (answer, 
 		l.check(ans.result)
 	}
 	return ans, err
+}
+
+// seq takes the next seq, waiting for room in the window as long as a call may last.
+func (l *Loop) seq(ctx context.Context) (seq, floor uint64, err error) {
+	if _, own := ctx.Deadline(); !own {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, l.c.cfg.Timeout)
+		defer cancel()
+	}
+	return l.win.begin(ctx, l.ended)
 }
 
 // check notices that the server considers the loop as ended.

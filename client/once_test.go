@@ -14,6 +14,7 @@ import (
 
 	"raftboard/client"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/transport"
 	"raftboard/transport/clustertest"
 	wirepb "raftboard/transport/pb"
 )
@@ -58,7 +59,9 @@ func (c *losingConn) Read(b []byte) (int, error) {
 func TestT34LostRepliesNeitherDoubleNorLoseAnEffectAcrossALeaderChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const items = 60
-		cluster := clustertest.Start(t, clustertest.Options{Nodes: 3})
+		cluster := clustertest.Start(t, clustertest.Options{Nodes: 3, Configure: func(_ int, c *transport.Config) {
+			c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = 30, time.Second, 10
+		}})
 		loss := &losing{rand: rand.New(rand.NewPCG(34, 1))}
 		c, err := client.Dial(client.Config{
 			Endpoints: cluster.Addrs(), As: "w1", Dialer: loss.dialer(cluster.Dialer("w1")),
@@ -106,6 +109,11 @@ func TestT34LostRepliesNeitherDoubleNorLoseAnEffectAcrossALeaderChange(t *testin
 		cluster.Restart(killed)
 		wg.Wait()
 		loss.off.Store(true)
+		for _, m := range cluster.Members {
+			if m.Server.Node().Status().SnapshotIndex == 0 {
+				t.Errorf("%s took no snapshot: the test does not prove what it should", m.Name)
+			}
+		}
 		if loss.lost.Load() < 5 || replayed.Load() == 0 {
 			t.Errorf("%d connections broke, %d answers were replayed: the test proves nothing", loss.lost.Load(), replayed.Load())
 		}

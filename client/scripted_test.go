@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,7 +41,8 @@ type scripted struct {
 	answer func(*call) *wirepb.SessionResponse
 	watch  func(*wirepb.WatchRequest, grpc.ServerStreamingServer[wirepb.WatchResponse]) error
 	calls  []*wirepb.SessionRequest
-	refuse error // of every session
+	refuse error        // of every session
+	open   atomic.Int32 // sessions
 }
 
 // call is one request as a script sees it.
@@ -119,6 +121,8 @@ func (n *scripted) Session(stream wirepb.Board_SessionServer) error {
 	if refuse != nil {
 		return refuse
 	}
+	n.open.Add(1)
+	defer n.open.Add(-1)
 	var sending sync.Mutex
 	for {
 		req, err := stream.Recv()
