@@ -64,9 +64,9 @@ func (b *traceOf) post(id uint64, key string, rev uint64) *traceOf {
 	return b
 }
 
-// claim grants a lease of ms.
+// claim grants a lease of ms, to operation 200 + generation.
 func (b *traceOf) claim(w string, seq uint64, key string, generation uint64, ms int64, rev uint64, previous ...*boardpb.Previous) *traceOf {
-	b.do(w, seq, &boardpb.Command{Op: &boardpb.Command_Claim{Claim: &boardpb.Claim{Key: key, DurationMs: &ms}}},
+	b.do(w, seq, &boardpb.Command{CallId: history.CallID(200 + generation), Op: &boardpb.Command_Claim{Claim: &boardpb.Claim{Key: key, DurationMs: &ms}}},
 		&boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: key, Generation: generation, Rev: rev, DurationMs: ms,
 			ExpiresTMs: b.t + ms, Previous: previous})
 	return b

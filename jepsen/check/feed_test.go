@@ -20,9 +20,9 @@ func fed() (*traceOf, []history.Told) {
 		{Rev: 1, Kind: boardpb.Kind_KIND_LOOP_OPEN, Author: "a", Loop: "l-a"},
 		{Rev: 2, Kind: boardpb.Kind_KIND_LOOP_OPEN, Author: "b", Loop: "l-b"},
 		{Rev: 3, Kind: boardpb.Kind_KIND_POST, CallId: "op-1", Key: "claims/i", Version: 1},
-		{Rev: 4, Kind: boardpb.Kind_KIND_CLAIM, Author: "a", Loop: "l-a", Seq: 1, Key: "claims/i", Generation: 1},
+		{Rev: 4, Kind: boardpb.Kind_KIND_CLAIM, Author: "a", Loop: "l-a", Seq: 1, CallId: "op-201", Key: "claims/i", Generation: 1},
 		{Rev: 5, Kind: boardpb.Kind_KIND_LEASE_EXPIRED, Key: "claims/i", Generation: 1, TMs: 24_000},
-		{Rev: 6, Kind: boardpb.Kind_KIND_RECLAIM, Author: "b", Loop: "l-b", Seq: 1, Key: "claims/i", Generation: 2},
+		{Rev: 6, Kind: boardpb.Kind_KIND_RECLAIM, Author: "b", Loop: "l-b", Seq: 1, CallId: "op-202", Key: "claims/i", Generation: 2},
 	}
 	var log []history.Told
 	for _, e := range events {

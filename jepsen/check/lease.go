@@ -19,6 +19,7 @@ type Window struct {
 	Board, Key  string
 	Generation  uint64
 	Owner, Loop string
+	Op          uint64 // that was granted it; 0: none of the harness
 	From        int64
 	To          int64  // when it ended; meaningless while Cause is ""
 	Cause       string // how it ended: "expired", "completed", …; "" while it lasts
@@ -236,7 +237,7 @@ func (acc *account) granted(c *boardpb.Command, s slot, duration *int64, takeove
 	}
 	acc.raise(s, r.Generation)
 	w = &Window{Board: s.board, Key: s.key, Generation: r.Generation, Owner: me, Loop: c.Loop,
-		From: acc.t, duration: r.DurationMs, own: acc.t + r.DurationMs, grantSeq: c.Seq}
+		Op: history.OpOf(c.CallId), From: acc.t, duration: r.DurationMs, own: acc.t + r.DurationMs, grantSeq: c.Seq}
 	acc.live[s], acc.windows = w, append(acc.windows, w)
 	acc.sameEnd(w, r)
 }

@@ -14,6 +14,7 @@ type State string
 // The states. Which of them a cell of the matrix needs is said where it is run.
 const (
 	LeaderChange   State = "leader change"        // after the first operation and before the last
+	Resumed        State = "stall resumed"        // the same leader opened its leadership again
 	Reclaim        State = "reclaim"              // a grant that followed an expiry
 	FencedWrite    State = "fenced write refused" // from a holder that was one no more
 	Resent         State = "dedupe hit"
@@ -34,6 +35,8 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 		switch {
 		case r.Command.GetLead() != nil && !r.Command.GetLead().Resumed && began && worked(a.Records[i+1:]):
 			n[LeaderChange]++
+		case r.Command.GetLead().GetResumed():
+			n[Resumed]++
 		case r.Command.Board != h.Run.Board:
 		case r.Result.Replayed:
 			n[Resent]++

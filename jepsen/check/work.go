@@ -23,7 +23,7 @@ type item struct {
 
 // Work checks W5 on the whole history. Q1: an item is completed at most once, and every
 // acknowledged completion stands. Q3: a posted item is never lost, nor is what its workers
-// stored. Q4: one result, and all readers agree on it. Q5: a late complete stores nothing,
+// stored. L9: nobody who works and renews loses an item. Q4: one result, and all readers agree on it. Q5: a late complete stores nothing,
 // and its successor's stands. Q6: all items are done within the bound after the heal.
 func Work(h *history.History, a *Order, windows []*Window) (found []Finding) {
 	items := collect(h, a, windows)
@@ -39,7 +39,37 @@ func Work(h *history.History, a *Order, windows []*Window) (found []Finding) {
 		found = append(found, it.lateOnes(h)...)
 		found = append(found, it.inTime(h)...)
 	}
+	found = append(found, faithful(h, windows)...)
 	return append(found, finals(h, items, keys)...)
+}
+
+// faithful is L9: a lease that its holder was told of runs out only if the holder crashed or
+// was paused, or gave the item up in a call whose answer was lost.
+func faithful(h *history.History, windows []*Window) (found []Finding) {
+	absent, granted, givenUp := map[string]bool{}, map[uint64]string{}, map[leaseName]bool{}
+	for _, f := range h.Faults {
+		if f.Nemesis == "" { // what a workload does to its own clients
+			for _, client := range f.Targets {
+				absent[client] = true
+			}
+		}
+	}
+	for _, op := range h.Ops {
+		switch {
+		case op.Kind == history.ClaimNext && op.Outcome == history.OK:
+			granted[op.ID] = op.Client
+		case op.Kind == history.Fail && op.Outcome == history.Info:
+			givenUp[leaseName{op.Key, op.Args.Generation}] = true
+		}
+	}
+	for _, w := range windows {
+		client, told := granted[w.Op]
+		if w.Board == h.Run.Board && w.Cause == causeExpired && told && !absent[client] && !givenUp[leaseName{w.Key, w.Generation}] {
+			found = append(found, violation("L9", "%s worked on %s and renewed it, and generation %d ran out at %d",
+				client, w.Key, w.Generation, w.To).of(w.Op))
+		}
+	}
+	return found
 }
 
 func collect(h *history.History, a *Order, windows []*Window) map[string]*item {

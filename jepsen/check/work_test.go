@@ -35,11 +35,13 @@ func newWork() *goodWork {
 		{Key: "claims/i", Version: 1, Value: []byte("1")}, {Key: "results/a/part", Version: 1, Value: []byte("2")},
 		{Key: "results/b/r", Version: 1, Value: []byte("b's")},
 	}
+	w.h.Faults = []history.Fault{{Name: "pause", Targets: []string{"a"}}}
 	w.h.Ops = []history.Op{
 		{ID: 1, Client: "poster", Kind: history.Post, Key: "claims/i", Outcome: history.OK},
 		{ID: 2, Client: "a", Kind: history.Partial, Key: "results/a/part", Outcome: history.OK,
 			Args: history.Args{Value: "2"}, Result: history.Result{Version: 1}},
 		{ID: 102, Client: "b", Kind: history.Complete, Key: "claims/i", Outcome: history.OK, Return: 70 * time.Second},
+		{ID: 201, Client: "a", Kind: history.ClaimNext, Outcome: history.OK},
 	}
 	return w
 }
@@ -92,6 +94,7 @@ func TestTheWorkCheckerJudgesHandWrittenHistories(t *testing.T) {
 			w.entries = append(w.entries, &boardpb.Entry{Key: "results/a/r", Version: 1, Value: []byte("a's")})
 		}},
 		{"Q5: refused as stale, and no later generation stands", "Q5", func(w *goodWork) { w.lateGen = 2 }},
+		{"L9: the holder was there all the time", "L9", func(w *goodWork) { w.h.Faults = nil }},
 		{"Q6: done long after the heal", "Q6", func(w *goodWork) { w.h.Ops[2].Return = 121 * time.Second }},
 		{"Q6: never done", "Q6", func(w *goodWork) { w.undone = true; w.h.Ops = w.h.Ops[:2] }},
 		{"invalid: ended before the bound", "G7", func(w *goodWork) {

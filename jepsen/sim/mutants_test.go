@@ -160,6 +160,9 @@ var workMutants = []struct {
 		h.Feed[at].Event = proto.CloneOf(h.Feed[at].Event)
 		h.Feed[at].Event.TMs -= 2000
 	}},
+	{"a worker that was there all the time lost its item", "L9", func(h *history.History) {
+		h.Faults = slices.DeleteFunc(h.Faults, func(f history.Fault) bool { return f.Name == "pause" })
+	}},
 	{"harness: the faults are not seen to happen", "G7", func(h *history.History) { h.Faults[0].Witness = "" }},
 	{"harness: the last half of the run is dropped", "G7", func(h *history.History) { h.Ops = h.Ops[:len(h.Ops)/20] }},
 }

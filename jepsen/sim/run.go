@@ -116,6 +116,24 @@ func (r *Run) unseat(name, nemesis string, lasts time.Duration, do, undo func(in
 	r.Log.Fault(f)
 }
 
+// StallLeader is N8 on the leader, as far as a disk stands in for it: what it stores takes
+// so long, while it goes on sending heartbeats, so that nobody else takes over.
+func (r *Run) StallLeader(lasts time.Duration) {
+	r.t.Helper()
+	leader := r.c.Members[r.c.Leader()]
+	f := history.Fault{Name: "stall", Nemesis: "N8", Targets: []string{leader.Name}, Start: r.Log.Now()}
+	leader.Disk.Stall(lasts)
+	time.Sleep(lasts / 4)
+	before := leader.Server.Node().Status().Applied
+	time.Sleep(lasts / 2)
+	if after := leader.Server.Node().Status().Applied; after == before {
+		f.Witness = fmt.Sprintf("nothing was applied above entry %d for %v", before, lasts/2)
+	}
+	time.Sleep(lasts / 4)
+	f.End = r.Log.Now()
+	r.Log.Fault(f)
+}
+
 // Replay kills all nodes at once and starts them again, so that each goes through what its
 // disk holds once more, in a new life.
 func (r *Run) Replay() {
