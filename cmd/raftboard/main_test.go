@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,6 +42,7 @@ func TestTranscripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"dev": cmdDev, "exits": cmdExits, "capture": cmdCapture, "port": cmdPort, "busy": cmdBusy, "serve": cmdServe, "stop": cmdStop,
 			"samebytes": cmdSameBytes, "unescape": cmdUnescape,
+			"completes": cmdCompletes,
 		},
 	})
 }
@@ -165,6 +167,18 @@ func cmdBusy(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	ts.Defer(func() { l.Close() })
 	ts.Setenv(args[0], l.Addr().String())
+}
+
+// cmdCompletes asks for completions until a word is among them: completes WORD ARGS…. A look at the board has
+// 300 ms, which a busy machine may miss.
+func cmdCompletes(ts *testscript.TestScript, _ bool, args []string) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		ts.Check(ts.Exec("raftboard", append([]string{"__complete"}, args[1:]...)...))
+		if slices.Contains(strings.Split(ts.ReadFile("stdout"), "\n"), args[0]) {
+			return
+		}
+	}
+	ts.Fatalf("%s is not offered", args[0])
 }
 
 // cmdSameBytes compares the last stdout with a file, byte for byte: samebytes FILE.
