@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,7 +107,8 @@ func TestAWatchFromASnapshotSeesEveryVersionOnceThroughAFailover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() {
+		var writing sync.WaitGroup
+		writing.Go(func() {
 			for i := range uint64(after) {
 				if _, err := b.Set(ctx, "draft", fmt.Appendf(nil, "%d", before+i), client.SetOptions{IfVersion: before + i}); err != nil {
 					t.Errorf("set: %v", err)
@@ -115,7 +117,8 @@ func TestAWatchFromASnapshotSeesEveryVersionOnceThroughAFailover(t *testing.T) {
 					cluster.Kill(cluster.Leader())
 				}
 			}
-		}()
+		})
+		defer writing.Wait()
 		want := uint64(before)
 		for want < before+after {
 			m, err := w.Next(ctx)
