@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/proto"
 
+	"raftboard/transport"
 	"raftboard/transport/clustertest"
 )
 
@@ -33,4 +34,9 @@ func countedDialer(c *clustertest.Cluster, dials *int) grpc.DialOption {
 		*dials++
 		return c.Dial(ctx, addr)
 	})
+}
+
+// limitInFlight bounds the calls of every node.
+func limitInFlight(n int) func(int, *transport.Config) {
+	return func(_ int, cfg *transport.Config) { cfg.Limits.InFlight = n }
 }
