@@ -124,9 +124,13 @@ func spoilRegister(t *testing.T, h *history.History) {
 }
 
 func TestRegistersAreLinearizableWhenTheLeaderDies(t *testing.T) {
-	testRegister(t, "N7 on the leader", func(r *sim.Run) { r.KillLeader(2 * time.Second) })
+	testRegister(t, "N7 on the leader", func(r *sim.Run) { r.KillLeader(5 * time.Second) })
 }
 
 func TestRegistersAreLinearizableWhenTheLeaderIsCutOff(t *testing.T) {
-	testRegister(t, "N1 on the leader", func(r *sim.Run) { r.IsolateLeader(3 * time.Second) })
+	testRegister(t, "N1 on the leader", func(r *sim.Run) { r.IsolateLeader(6 * time.Second) })
+}
+
+func TestRegistersAreLinearizableWhenTheLeaderIsPausedAndResumes(t *testing.T) {
+	testRegister(t, "N8 on the leader", func(r *sim.Run) { r.PauseLeader(6 * time.Second) })
 }

@@ -25,6 +25,7 @@ type Run struct {
 	mu    sync.Mutex
 	lives []int
 	faces map[face]wirepb.BoardClient
+	hosts map[string]bool // of clients
 }
 
 type face struct {
@@ -35,7 +36,7 @@ type face struct {
 // Start starts n nodes and waits until they are ready. It must run inside a bubble.
 func Start(t testing.TB, log *history.Log, n int) *Run {
 	t.Helper()
-	r := &Run{Log: log, t: t, lives: make([]int, n), faces: map[face]wirepb.BoardClient{}}
+	r := &Run{Log: log, t: t, lives: make([]int, n), faces: map[face]wirepb.BoardClient{}, hosts: map[string]bool{}}
 	r.c = clustertest.Start(t, clustertest.Options{Nodes: n, Configure: r.configure})
 	return r
 }
@@ -51,6 +52,9 @@ func (r *Run) configure(i int, cfg *transport.Config) {
 
 // Dial implements workload.Cluster.
 func (r *Run) Dial(name string, first int) (*client.Client, error) {
+	r.mu.Lock()
+	r.hosts[name] = true
+	r.mu.Unlock()
 	addrs := r.c.Addrs()
 	return client.Dial(client.Config{
 		Endpoints: append(addrs[first:len(addrs):len(addrs)], addrs[:first]...), As: name, Name: "jepsen", Dialer: r.c.Dialer(name),
@@ -69,6 +73,7 @@ func (r *Run) Nodes() (names []string) {
 func (r *Run) Ask(name string, node int) wirepb.BoardClient {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.hosts[name] = true
 	at := face{name, node}
 	if r.faces[at] == nil {
 		r.faces[at] = wirepb.NewBoardClient(r.c.Conn(name, node))
@@ -99,6 +104,34 @@ func (r *Run) IsolateLeader(apart time.Duration) {
 	r.unseat("isolate", "N1", apart, r.c.Isolate, r.c.Rejoin)
 }
 
+// PauseLeader is N8 on the leader: it stores nothing, sends nothing and hears nothing, and
+// then goes on with what was on its way, as if no time had passed. Its timers do run on.
+func (r *Run) PauseLeader(lasts time.Duration) {
+	r.t.Helper()
+	r.unseat("pause", "N8", lasts, func(i int) {
+		r.c.Members[i].Disk.Stall(lasts)
+		r.cutOff(i, true)
+	}, func(i int) { r.cutOff(i, false) })
+}
+
+// cutOff cuts a node off from everybody, clients too, or joins it again.
+func (r *Run) cutOff(i int, on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	host := r.c.Members[i].Host
+	for _, other := range r.c.Members {
+		if other.Index != i {
+			r.c.Net.SetCut(host, other.Host, on)
+			r.c.Net.SetCut(other.Host, host, on)
+		}
+	}
+	for client := range r.hosts {
+		r.c.Net.SetCut(host, client, on)
+		r.c.Net.SetCut(client, host, on)
+	}
+}
+
+// unseat does something to the leader that lasts so long, or until another one leads.
 func (r *Run) unseat(name, nemesis string, lasts time.Duration, do, undo func(int)) {
 	r.t.Helper()
 	leader := r.c.Leader()
@@ -109,19 +142,19 @@ func (r *Run) unseat(name, nemesis string, lasts time.Duration, do, undo func(in
 	if _, after := r.c.Members[next].Server.Node().Leader(); after > before {
 		f.Witness = fmt.Sprintf("%s leads in term %d, before it was term %d", r.c.Members[next].Name, after, before)
 	}
-	time.Sleep(lasts)
+	time.Sleep(lasts - (r.Log.Now() - f.Start))
 	undo(leader)
 	r.c.WaitReady()
 	f.End = r.Log.Now()
 	r.Log.Fault(f)
 }
 
-// StallLeader is N8 on the leader, as far as a disk stands in for it: what it stores takes
+// StallLeader is N10 on the leader: its disk hangs, so that what it stores takes
 // so long, while it goes on sending heartbeats, so that nobody else takes over.
 func (r *Run) StallLeader(lasts time.Duration) {
 	r.t.Helper()
 	leader := r.c.Members[r.c.Leader()]
-	f := history.Fault{Name: "stall", Nemesis: "N8", Targets: []string{leader.Name}, Start: r.Log.Now()}
+	f := history.Fault{Name: "stall", Nemesis: "N10", Targets: []string{leader.Name}, Start: r.Log.Now()}
 	leader.Disk.Stall(lasts)
 	time.Sleep(lasts / 4)
 	before := leader.Server.Node().Status().Applied

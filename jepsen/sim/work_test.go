@@ -144,10 +144,14 @@ func TestWorkIsDoneOnceAndNothingIsLostWhenTheLeaderIsCutOff(t *testing.T) {
 	testWork(t, 1, "N1 on the leader", func(r *sim.Run) { r.IsolateLeader(10 * time.Second) }, workDemand)
 }
 
+func TestWorkIsDoneOnceAndNothingIsLostWhenTheLeaderIsPausedAndResumes(t *testing.T) {
+	testWork(t, 1, "N8 on the leader", func(r *sim.Run) { r.PauseLeader(10 * time.Second) }, workDemand)
+}
+
 // A leader whose disk hangs for longer than the leases last: board time must stand still, so
 // that nobody who works loses an item that could not be renewed.
 func TestWorkIsDoneOnceAndNothingIsLostWhenTheLeadersDiskHangs(t *testing.T) {
 	demand := workDemand
 	demand.States = []check.State{check.Resumed, check.Reclaim, check.FencedWrite, check.Renewed}
-	testWork(t, 1, "N8 on the leader", func(r *sim.Run) { r.StallLeader(8 * time.Second) }, demand)
+	testWork(t, 1, "N10 on the leader", func(r *sim.Run) { r.StallLeader(8 * time.Second) }, demand)
 }
