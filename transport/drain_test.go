@@ -296,3 +296,20 @@ func TestT57ARequestOfOneMebibytePassesAndOneByteMoreIsNamed(t *testing.T) {
 		}
 	})
 }
+
+func TestAServerWithoutAuthenticationOnTheNetworkWarnsInItsStatus(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := clustertest.Start(t, clustertest.Options{Nodes: 1, Later: true, Configure: func(_ int, cfg *transport.Config) {
+			cfg.UnsafeNoAuthOnNetwork = true
+		}})
+		for host, want := range map[string]int{"127.0.1.1": 0, "10.0.0.1": 1} {
+			c.Members[0].Host = host
+			c.Restart(0)
+			c.WaitReady()
+			if s := clusterStatus(t, c, 0); len(s.Warnings) != want {
+				t.Errorf("on %s the warnings are %q", host, s.Warnings)
+			}
+			c.Kill(0)
+		}
+	})
+}

@@ -165,8 +165,9 @@ func (e *enlistment) admit(n func() *node.Node) func(*wirepb.HelloRequest) *wire
 
 // announce makes this node's present addresses known after a start, and learns those of
 // the others: a Hello to all of --join and the book, and one Join, which for a member only
-// updates its record. It ends when the record is right.
-func (e *enlistment) announce(ctx context.Context, n *node.Node) {
+// updates its record. It ends when the record is right, or with an error when the cluster
+// says that this node was removed from it: nobody will ever call it again.
+func (e *enlistment) announce(ctx context.Context, n *node.Node) error {
 	defer e.hangUp(false)
 	for {
 		addrs := e.targets(ctx)
@@ -180,7 +181,7 @@ func (e *enlistment) announce(ctx context.Context, n *node.Node) {
 			e.takeDown(a)
 		}
 		if e.recorded(n) {
-			return
+			return nil
 		}
 		for _, a := range answers {
 			if a.hello.ClusterId != e.clusterID() || n.IsLeader() { // a leader sees to its own record
@@ -190,10 +191,13 @@ func (e *enlistment) announce(ctx context.Context, n *node.Node) {
 			if err == nil {
 				break
 			}
+			if r := resultFromError(err); r.GetCode() == boardpb.Code_CODE_FORBIDDEN {
+				return &node.DirError{Dir: e.dir.Path(), What: r.Message, Hint: r.Hint, Cause: err}
+			}
 			e.logger.Debug("the record of this node is not updated yet", "via", a.addr, "error", err)
 		}
 		if !pause(ctx, discoverEvery*3) {
-			return
+			return nil
 		}
 	}
 }

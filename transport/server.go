@@ -188,8 +188,7 @@ func (s *Server) belong() error {
 	n := s.service.node.Load()
 	s.running.Go(func() { s.enlist.followRecord(s.ctx, n) })
 	s.running.Go(func() { s.followLeader(n) })
-	s.enlist.announce(s.ctx, n)
-	return nil
+	return s.enlist.announce(s.ctx, n)
 }
 
 // followLeader ends what is out to a leader that is one no more (RAFT P33).
