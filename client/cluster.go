@@ -162,7 +162,12 @@ func askOne[T any](ctx context.Context, ep *endpoint, n int, repeat bool, fn fun
 	}
 	resp, err := fn(tctx, wirepb.NewClusterClient(ep.conn))
 	if err != nil {
-		return none, fromStatus(err)
+		e := fromStatus(err)
+		if e.Result.Code == boardpb.Code_CODE_UNAVAILABLE && e.Result.Proposed == boardpb.Proposed_PROPOSED_UNSPECIFIED && !repeat {
+			e.Result.Proposed = boardpb.Proposed_PROPOSED_UNKNOWN // the connection broke under it
+			e.Result.Hint = "it may have been done: the status tells"
+		}
+		return none, e
 	}
 	return resp, nil
 }

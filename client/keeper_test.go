@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,6 +185,33 @@ func TestALeaseIsReleasedOrFailedAndThenNotRenewed(t *testing.T) {
 		}
 		if len(l.Leases()) != 2 {
 			t.Errorf("%d leases are cared for, want two", len(l.Leases()))
+		}
+	})
+}
+
+func TestAnOperatorsActIsRepeatedElsewhereOnlyIfItWasNotDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, "n1:1", "n2:1", "n3:1")
+		s.nodes["n1:1"].lis.cut(true) // cannot be reached: not done
+		var asked atomic.Int32
+		s.nodes["n2:1"].remove = func() error {
+			asked.Add(1)
+			s.nodes["n2:1"].lis.cut(true) // the answer is lost: nobody knows
+			return nil
+		}
+		s.nodes["n3:1"].remove = func() error {
+			asked.Add(1)
+			return nil
+		}
+		op := s.client(client.Config{}, "n1:1", "n2:1", "n3:1").Cluster()
+		if _, err := op.Remove(context.Background(), "n9", false); !errors.Is(err, client.ErrUnknown) || errors.Is(err, client.ErrNotDone) {
+			t.Errorf("got %v; want unknown", err)
+		}
+		if got := asked.Load(); got != 1 {
+			t.Errorf("asked %d nodes, want one", got)
+		}
+		if _, err := op.Remove(context.Background(), "n9", false); err != nil {
+			t.Errorf("asked again, with n1 and n2 down: %v", err)
 		}
 	})
 }

@@ -41,7 +41,8 @@ type scripted struct {
 	answer func(*call) *wirepb.SessionResponse
 	watch  func(*wirepb.WatchRequest, grpc.ServerStreamingServer[wirepb.WatchResponse]) error
 	calls  []*wirepb.SessionRequest
-	refuse error        // of every session
+	refuse error // of every session
+	remove func() error
 	open   atomic.Int32 // sessions
 }
 
@@ -159,6 +160,13 @@ func (n *scripted) Watch(req *wirepb.WatchRequest, stream grpc.ServerStreamingSe
 		return status.Error(codes.Unavailable, "no script for a watch")
 	}
 	return watch(req, stream)
+}
+
+func (n *scripted) Remove(context.Context, *wirepb.RemoveRequest) (*wirepb.RemoveResponse, error) {
+	if err := n.remove(); err != nil {
+		return nil, err
+	}
+	return &wirepb.RemoveResponse{Message: "removed"}, nil
 }
 
 // applied answers a command with a Result; the node names no leader.
