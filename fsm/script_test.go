@@ -241,13 +241,14 @@ func (s *script) command(toks []string) (r *boardpb.Result, logged bool, err err
 // what can be read again. Counts, texts and what depends on the present time are told anew.
 func remembered(r *boardpb.Result) *boardpb.Result {
 	c := &boardpb.Result{Outcome: r.Outcome, Code: r.Code, Rev: r.Rev, Version: r.Version, Generation: r.Generation, Value: r.Value,
-		Author: r.Author, Holder: r.Holder, ExpiresTMs: r.ExpiresTMs, Renewed: r.Renewed, Late: r.Late, Loop: r.Loop, FailedGuard: r.FailedGuard, FailedOp: r.FailedOp,
+		Author: r.Author, Holder: r.Holder, ExpiresTMs: r.ExpiresTMs, Renewed: r.Renewed, Late: r.Late, DurationMs: r.DurationMs,
+		Loop: r.Loop, FailedGuard: r.FailedGuard, FailedOp: r.FailedOp,
 		Field: r.Field, Incarnation: r.Incarnation, Next: r.Next, Limit: r.Limit}
 	if r.Outcome != boardpb.Outcome_OUTCOME_UNSPECIFIED {
 		c.Key = r.Key
 	}
 	if r.Outcome == boardpb.Outcome_OUTCOME_OK {
-		c.ResultRef = r.ResultRef
+		c.ResultRef, c.YourVersion, c.YourGeneration = r.ResultRef, r.YourVersion, r.YourGeneration
 	}
 	if r.FailedOp != nil {
 		c.Value = nil // it may have been staged by the txn itself, and is nowhere
