@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"raftboard/client"
+	"raftboard/cmd/raftboard/exitcode"
 )
 
 // Options of a demo. The zero value of Dir is the embedded collection.
@@ -60,11 +61,12 @@ type demo struct {
 
 // Times and bounds of a run.
 const (
-	startWithin  = 30 * time.Second
-	stalledAfter = 90 * time.Second // without a completed item
-	workTarget   = 14 * time.Second // what the pace of a small set aims at: the faults take about ten
-	smallSet     = 100              // up to here a worker does one item at a time
-	pollEvery    = 50 * time.Millisecond
+	startWithin     = 30 * time.Second
+	stalledAfter    = 90 * time.Second // without a completed item
+	workTarget      = 14 * time.Second // what the pace of a small set aims at: the faults take about ten
+	fewestPerWorker = 3                // else somebody who is to be killed or paused has nothing to hold
+	smallSet        = 100              // up to here a worker does one item at a time
+	pollEvery       = 50 * time.Millisecond
 )
 
 // Run runs the demo and judges it. Whatever it started has ended when it returns.
@@ -121,7 +123,11 @@ func (d *demo) prepare(ctx context.Context) error {
 		return err
 	}
 	if d.names, err = files(d.input); err != nil {
-		return err
+		return exitcode.Usagef("raftboard demo --dir DIR", "--dir: %v", err)
+	}
+	if least := fewestPerWorker * d.o.Workers; len(d.names) < least {
+		return exitcode.Usagef("raftboard demo", "--dir: %s holds %d files; with %d workers the faults need %d", d.input, len(d.names),
+			d.o.Workers, least)
 	}
 	if d.alone, err = countAlone(ctx, d.input, d.names); err != nil {
 		return err

@@ -48,12 +48,13 @@ type worker struct {
 	o     WorkerOptions
 	log   *ackLog
 	board *client.Board
-	hold  atomic.Bool // the next item is a long one
+	hold  atomic.Bool // the item at hand, or the next, is a long one
 	lie   atomic.Bool
 	loop  atomic.Pointer[client.Loop]
 }
 
-// Work runs a worker until its standard input closes. A line "hold" there makes the next item long.
+// Work runs a worker until its standard input closes. A line "hold" there makes the item at
+// hand, or the next one, long.
 func Work(ctx context.Context, o WorkerOptions, stdin io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -153,14 +154,14 @@ func (w *worker) one(ctx context.Context, lease *client.Lease) error {
 	if err := w.log.append(a); err != nil {
 		return err
 	}
-	long := time.Duration(0)
+	_ = rest(context.WithoutCancel(ctx), w.o.Pace)
 	if w.hold.CompareAndSwap(true, false) {
-		a.Kind, long = Holding, holdTime
+		a.Kind = Holding
 		if err := w.log.append(a); err != nil {
 			return err
 		}
+		_ = rest(context.WithoutCancel(ctx), holdTime)
 	}
-	_ = rest(context.WithoutCancel(ctx), w.o.Pace+long)
 	var it item
 	if err := json.Unmarshal(lease.Value(), &it); err != nil {
 		return fmt.Errorf("%s holds %q: %w", lease.Key(), lease.Value(), err)
