@@ -78,6 +78,9 @@ func (m *machine) onBoard(c *boardpb.Command) *boardpb.Result {
 	if r := board.MayAct(c); r != nil {
 		return r
 	}
+	if c.Seq > 0 && c.Loop == "" {
+		return board.Check(c) // it refuses: without a loop there is no window to look into
+	}
 	if !s.BoardExists(c.Board) {
 		if r := board.Check(c); r != nil {
 			return r
