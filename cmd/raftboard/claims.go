@@ -127,7 +127,11 @@ func claimRow(row *wirepb.LeaseRow, now int64) []render.Cell {
 		} else if 4*row.GetExpiresInMs() < l.GetDurationMs() {
 			left.Text, left.Style = left.Text+" !", render.Warn
 		}
-		if n := row.GetMissedKeepalives(); n > 0 {
+		switch n := row.GetMissedKeepalives(); n {
+		case 0:
+		case 1:
+			note = "missed 1 keepalive"
+		default:
 			note = fmt.Sprintf("missed %d keepalives", n)
 		}
 	case "expired":

@@ -167,7 +167,7 @@ func TestAnExpiredLeaseIsRedAndSaysSo(t *testing.T) {
 		}
 	}
 	soon := claimRow(&wirepb.LeaseRow{Lease: due, ExpiresInMs: 2000, MissedKeepalives: 1}, 1000)
-	if soon[3].Text != "0m02s !" || soon[3].Style != render.Warn || soon[7].Text != "missed 1 keepalives" {
+	if soon[3].Text != "0m02s !" || soon[3].Style != render.Warn || soon[7].Text != "missed 1 keepalive" {
 		t.Errorf("%+v", soon)
 	}
 }

@@ -51,10 +51,11 @@ func (a *app) get(ctx context.Context, keys []string, f getFlags) error {
 		return err
 	}
 	var first error
+	shown := uint64(0)
 	view := render.View{Table: &render.Table{Columns: render.Cols("KEY", "VERSION", "REV", "TIME", "AUTHOR", "+BYTES",
 		"+SOURCE", "VALUE")}}
 	for _, key := range keys {
-		answer, _, err := b.Get(ctx, key, a.reading())
+		answer, read, err := b.Get(ctx, key, a.reading())
 		if err != nil {
 			if first == nil {
 				first = refused(err)
@@ -62,8 +63,11 @@ func (a *app) get(ctx context.Context, keys []string, f getFlags) error {
 			continue
 		}
 		e := answer.GetEntry()
+		if shown == 0 {
+			shown = read.Rev // later keys may show more: a version twice is better than one that is missing
+		}
 		if f.raw {
-			if err := a.raw(e.GetValue()); err != nil {
+			if err := a.raw(e.GetValue(), f.watch); err != nil {
 				return err
 			}
 			continue
@@ -96,12 +100,12 @@ func (a *app) get(ctx context.Context, keys []string, f getFlags) error {
 	if first != nil || !f.watch {
 		return first
 	}
-	return a.follow(ctx, b, keys, f.raw)
+	return a.follow(ctx, b, keys, shown+1, f.raw)
 }
 
-// raw writes a value as it is; a terminal gets it escaped and with a line break.
-func (a *app) raw(value []byte) error {
-	if a.stdoutTerminal {
+// raw writes a value as it is; a terminal gets it escaped and with a line break, a stream one a line.
+func (a *app) raw(value []byte, stream bool) error {
+	if a.stdoutTerminal || stream {
 		value = append(value[:len(value):len(value)], '\n')
 	}
 	_, err := render.Document(a.stdout, a.stdoutTerminal).Write(value)
@@ -421,15 +425,15 @@ func oneLine(value []byte) string {
 // errEnough ends a stream that has shown what was asked for.
 var errEnough = errors.New("enough")
 
-// follow prints later versions of keys until interrupted.
-func (a *app) follow(ctx context.Context, b *client.Board, keys []string, raw bool) error {
-	return a.watchLoop(ctx, b, watchFlags{values: true, from: "now"}, keys, func(e *boardpb.Event,
+// follow prints versions of keys from a rev on, until interrupted.
+func (a *app) follow(ctx context.Context, b *client.Board, keys []string, from uint64, raw bool) error {
+	return a.watchLoop(ctx, b, watchFlags{values: true, from: num(from)}, keys, func(e *boardpb.Event,
 		entry *boardpb.Entry, _ bool) error {
 		if entry == nil {
 			return nil
 		}
 		if raw {
-			return a.raw(append(entry.GetValue()[:len(entry.GetValue()):len(entry.GetValue())], '\n'))
+			return a.raw(entry.GetValue(), true)
 		}
 		return a.out.Stream(entryObject(entry, true), entry.GetKey(), render.Cols("KEY", "VERSION", "REV", "TIME",
 			"AUTHOR", "VALUE"),
