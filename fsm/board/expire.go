@@ -37,7 +37,7 @@ func expireLease(x *state.Txn, key string) {
 // endDelay puts a failed item back into the queue, behind those that wait already.
 func endDelay(x *state.Txn, key string) {
 	l := x.Lease(key)
-	if l == nil || l.State != free || l.FreeTMs == 0 || l.FreeTMs > x.T() {
+	if l == nil || l.State != free || l.FreeTMs == 0 || !x.Passed(l.FreeTMs) {
 		return
 	}
 	next := state.CloneLease(l)

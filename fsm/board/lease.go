@@ -32,9 +32,9 @@ func Claim(x *state.Txn, o *boardpb.Claim) *boardpb.Result {
 	case parked:
 		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_NOT_READY, Key: o.Key, Generation: l.Generation, Reason: l.Reason}
 	}
-	if l != nil && l.FreeTMs > x.T() {
+	if l != nil && l.FreeTMs > 0 && !x.Passed(l.FreeTMs) {
 		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_NOT_READY, Key: o.Key, Generation: l.Generation,
-			RetryAfterMs: l.FreeTMs - x.T(), Reason: l.Reason}
+			RetryAfterMs: x.When(l.FreeTMs) - x.T(), Reason: l.Reason}
 	}
 	return grant(x, space, o.Key, l, o.DurationMs)
 }

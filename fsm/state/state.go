@@ -213,10 +213,10 @@ func (d Deadline) before(o Deadline) bool {
 
 // Passed is the one rule of expiry (SPEC F-4): a deadline has passed when board time has
 // reached it and the grace of the newest leadership, which delays it by a minute at most.
-func (s *State) Passed(e int64) bool {
-	t := s.T()
-	return t >= e && t >= min(s.cluster.GraceUntilMs, e+GraceCapMs)
-}
+func (s *State) Passed(e int64) bool { return s.T() >= s.When(e) }
+
+// When is the board time at which a deadline has passed, if no other leadership begins.
+func (s *State) When(e int64) int64 { return max(e, min(s.cluster.GraceUntilMs, e+GraceCapMs)) }
 
 // Due lists up to limit deadlines that have come, in their order.
 func (s *State) Due(limit int) []Deadline {

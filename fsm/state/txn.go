@@ -105,10 +105,11 @@ func (x *Txn) Discard() {
 	x.head, x.compactEvents = x.b.head, 0
 }
 
-// T is board time, Wall wall time, Passed the rule of expiry.
+// T is board time, Wall wall time; Passed and When are the rule of expiry.
 func (x *Txn) T() int64            { return x.s.T() }
 func (x *Txn) Wall() int64         { return x.s.Wall() }
 func (x *Txn) Passed(e int64) bool { return x.s.Passed(e) }
+func (x *Txn) When(e int64) int64  { return x.s.When(e) }
 
 // Rev is the revision this commit takes if it emits an event; Head is the one before.
 func (x *Txn) Rev() uint64  { return x.head.rev + 1 }
