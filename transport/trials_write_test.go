@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	boardpb "raftboard/fsm/pb"
@@ -29,7 +31,7 @@ func wholeOrNot(b *state.Board, item, results, result string) string {
 	if b == nil {
 		return ""
 	}
-	lease, stored, value := b.Lease(item), newestOf(b, results), newestOf(b, item)
+	lease, stored := b.Lease(item), newestOf(b, results)
 	done := lease.GetState() == boardpb.LeaseState_LEASE_STATE_DONE
 	switch {
 	case done != (stored != nil):
@@ -37,8 +39,8 @@ func wholeOrNot(b *state.Board, item, results, result string) string {
 	case !done:
 		return ""
 	case string(stored.Value) != result || lease.Generation != 1 || lease.Owner != "w1" || lease.ResultRef != results+"@1" ||
-		lease.Rev != stored.Rev || value == nil:
-		return fmt.Sprintf("rev %d: done as %v, stored %v, item %v", b.Rev(), lease, stored, value)
+		lease.Rev != stored.Rev:
+		return fmt.Sprintf("rev %d: done as %v, stored %v", b.Rev(), lease, stored)
 	}
 	return ""
 }
@@ -286,7 +288,7 @@ func TestT43NothingCollidesOrIsLostAfterAMinorityWasCutOff(t *testing.T) {
 }
 
 func TestT41NoReadOnAnotherNodeIsOlderThanAnAcknowledgedWrite(t *testing.T) {
-	const rounds = 2000
+	const rounds = 1200
 	bubble(t, func(t *testing.T) {
 		c := clustertest.Start(t, clustertest.Options{})
 		face := lines(c)
@@ -319,19 +321,19 @@ func TestT41NoReadOnAnotherNodeIsOlderThanAnAcknowledgedWrite(t *testing.T) {
 		}
 		for n := range rounds {
 			switch { // five leaders change, by a kill or by their own will, and a follower restarts
-			case n%400 == 199:
+			case n%240 == 119:
 				down = c.Leader()
-				if n%800 == 199 {
+				if n%480 == 119 {
 					c.Kill(down)
 				} else if err := c.Members[down].Server.Node().StepDown(t.Context(), ""); err != nil {
 					t.Fatal(err)
 				} else {
 					down = -1
 				}
-			case n == 1500:
+			case n == 780:
 				down = c.Follower()
 				c.Kill(down)
-			case n%100 == 60 && down >= 0:
+			case n%240 == 160 && down >= 0, n == 820:
 				c.Restart(down)
 				down = -1
 			}
@@ -398,8 +400,9 @@ func TestT41AReadOfARevOnACutOffFollowerWaitsForItOrSaysThatItDidNotCome(t *test
 		short, cancel := context.WithTimeout(p.ctx, time.Second)
 		defer cancel()
 		began := time.Now()
-		_, err := face[away].Read(short, read)
-		t.Logf("%v after %v", err, time.Since(began))
+		if _, err := face[away].Read(short, read); status.Code(err) != codes.DeadlineExceeded || time.Since(began) > 1100*time.Millisecond {
+			t.Errorf("a second is given: %v after %v", err, time.Since(began))
+		}
 		go func() {
 			time.Sleep(3 * time.Second)
 			c.Rejoin(away)
