@@ -642,6 +642,7 @@ func TestRandomCommandsAgreeWithANaiveModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModelRun(t)
 		t.Repeat(m.actions())
+		checkPages(t, m.fsm.View().Board("default"))
 		again, restoredAll := New(Options{}), New(Options{})
 		for i, l := range m.log {
 			again.Apply(l)
