@@ -23,7 +23,8 @@ const (
 	loopTTL   = 60 * time.Second // outlives the pause: a late write must be judged by its lease
 	holdTime  = 2 * time.Second  // how long a worker that was asked to stays on one item
 	idleTime  = 100 * time.Millisecond
-	lastCalls = time.Minute // for a completion: sits out several elections
+	lastCalls = time.Minute     // for a completion: sits out several elections
+	lastItem  = 8 * time.Second // for the item at hand, once the parent wants an end or is gone
 )
 
 // WorkerOptions are those of one worker process.
@@ -51,6 +52,7 @@ type worker struct {
 	hold  atomic.Bool // the item at hand, or the next, is a long one
 	lie   atomic.Bool
 	loop  atomic.Pointer[client.Loop]
+	life  context.Context // of the item at hand: ends a while after the wish to stop
 }
 
 // Work runs a worker until its standard input closes. A line "hold" there makes the item at
@@ -72,7 +74,11 @@ func Work(ctx context.Context, o WorkerOptions, stdin io.Reader) error {
 	defer c.Close()
 	w := &worker{o: o, log: log, board: c.Board("default")}
 	w.lie.Store(o.Lie)
-	go func() { // ends when the parent closes the pipe
+	var end context.CancelFunc
+	w.life, end = context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	go func() { // ends when the parent closes the pipe, or dies
+		defer time.AfterFunc(lastItem, end)
 		defer cancel()
 		for lines := bufio.NewScanner(stdin); lines.Scan(); {
 			w.hold.Store(lines.Text() == "hold")
@@ -91,9 +97,9 @@ func Work(ctx context.Context, o WorkerOptions, stdin io.Reader) error {
 			cancel()
 		}
 	}
-	end, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	goodbye, stop := context.WithTimeout(w.life, 5*time.Second)
 	defer stop()
-	return errors.Join(err, w.loop.Load().Close(end))
+	return errors.Join(err, w.loop.Load().Close(goodbye))
 }
 
 // open opens the worker's loop; while nobody leads it tries on.
@@ -130,12 +136,12 @@ func rest(ctx context.Context, d time.Duration) error {
 // hand works on one item after the other.
 func (w *worker) hand(ctx context.Context) error {
 	for ctx.Err() == nil {
-		work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		work, cancel := context.WithCancel(w.life)
 		lease, _, err := w.loop.Load().ClaimNext(work, "claims/*", client.ClaimOptions{Duration: leaseTime})
 		switch {
 		case lease != nil:
-			err = w.one(ctx, lease)
-		case err == nil, passing(err):
+			err = w.one(lease)
+		case err == nil, passing(err), ctx.Err() != nil:
 			err = nil
 			_ = rest(ctx, idleTime)
 		}
@@ -149,18 +155,18 @@ func (w *worker) hand(ctx context.Context) error {
 
 // one does an item. Whether the lease is still ours is the board's to say: the result is sent in any
 // case, and a late one is refused there.
-func (w *worker) one(ctx context.Context, lease *client.Lease) error {
+func (w *worker) one(lease *client.Lease) error {
 	a := Ack{Kind: Claimed, Key: lease.Key(), Generation: lease.Generation()}
 	if err := w.log.append(a); err != nil {
 		return err
 	}
-	_ = rest(context.WithoutCancel(ctx), w.o.Pace)
+	_ = rest(w.life, w.o.Pace)
 	if w.hold.CompareAndSwap(true, false) {
 		a.Kind = Holding
 		if err := w.log.append(a); err != nil {
 			return err
 		}
-		_ = rest(context.WithoutCancel(ctx), holdTime)
+		_ = rest(w.life, holdTime)
 	}
 	var it item
 	if err := json.Unmarshal(lease.Value(), &it); err != nil {
@@ -174,11 +180,11 @@ func (w *worker) one(ctx context.Context, lease *client.Lease) error {
 	if err := w.log.append(a); err != nil {
 		return err
 	}
-	return w.finish(ctx, lease, a, count)
+	return w.finish(lease, a, count)
 }
 
 // finish sends the result and writes down what was answered.
-func (w *worker) finish(ctx context.Context, lease *client.Lease, a Ack, count Count) error {
+func (w *worker) finish(lease *client.Lease, a Ack, count Count) error {
 	a.Count = nil
 	if w.lie.CompareAndSwap(true, false) {
 		a.Kind = Completed // never sent: the lease runs out, another worker does the item
@@ -188,7 +194,7 @@ func (w *worker) finish(ctx context.Context, lease *client.Lease, a Ack, count C
 	if err != nil {
 		return err
 	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCalls)
+	call, cancel := context.WithTimeout(w.life, lastCalls)
 	defer cancel()
 	r, err := lease.Complete(call, result, resultKey(w.o.Name, lease.Key()))
 	var refused *client.Error
@@ -197,7 +203,7 @@ func (w *worker) finish(ctx context.Context, lease *client.Lease, a Ack, count C
 		a.Kind, a.Rev = Completed, r.GetRev()
 	case err == nil:
 		a.Kind, a.Code = Refused, exitcode.Word(r)
-	case passing(err):
+	case passing(err), w.life.Err() != nil:
 		return nil // no answer: nothing was acknowledged
 	case errors.As(err, &refused):
 		a.Kind, a.Code = Refused, exitcode.Word(refused.Result)
