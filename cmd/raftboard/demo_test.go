@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -75,5 +77,28 @@ func TestTheDemoFailsWhenAnAcknowledgedCompletionIsLost(t *testing.T) {
 	r, stderr, status := runDemo(t, "--inject", "loss")
 	if status != 1 || r.Lost != 1 || r.CompletedTwice != 0 || !strings.Contains(stderr, "is not in the feed") {
 		t.Errorf("exit status %d: %+v\n%s", status, r, stderr)
+	}
+}
+
+// An interrupt in the middle of a pause: the stopped worker, too, is gone when the demo has ended.
+func TestAnInterruptedDemoLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	b := launch(t, "demo")
+	b.says("paused while it held")
+	b.signal(syscall.SIGINT)
+	if status := b.ends(); status != 130 {
+		t.Errorf("exit status %d, want 130", status)
+	}
+	if left, err := os.ReadDir(b.cmd.Dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v behind (%v)", left, err)
+	}
+	calls, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range calls {
+		if line, err := os.ReadFile(path); err == nil && strings.Contains(string(line), b.cmd.Dir) {
+			t.Errorf("%s still runs: %q", path, line)
+		}
 	}
 }
