@@ -107,7 +107,8 @@ func (f clusterFace) Add(ctx context.Context, request *wirepb.AddRequest) (*wire
 	if err != nil {
 		return nil, err
 	}
-	answer := &wirepb.AddResponse{Message: fmt.Sprintf("the name %s may be used again: start the node with an empty --data-dir and --join", request.Name)}
+	answer := &wirepb.AddResponse{Message: fmt.Sprintf(
+		"the name %s may be used again: start the node with an empty --data-dir and --join", request.Name)}
 	err = f.onLeader(ctx, actor,
 		func(ctx context.Context, n *node.Node) error { return n.Readmit(ctx, request.Name) },
 		func(ctx context.Context, c wirepb.ClusterClient) (err error) {

@@ -118,7 +118,8 @@ func (c caller) items(key string) (values []string) {
 // openLoop opens a loop and answers its id.
 func (c caller) openLoop() string {
 	c.t.Helper()
-	return c.ok(&boardpb.Command{Board: "default", IdempotencyKey: "open", Op: &boardpb.Command_LoopOpen{LoopOpen: &boardpb.LoopOpen{Nonce: "n", TtlMs: 600_000}}}).Loop
+	return c.ok(&boardpb.Command{Board: "default", IdempotencyKey: "open", Op: &boardpb.Command_LoopOpen{
+		LoopOpen: &boardpb.LoopOpen{Nonce: "n", TtlMs: 600_000}}}).Loop
 }
 
 func TestAFollowerForwardsAWriteAndEveryAnswerNamesTheLeader(t *testing.T) {
@@ -155,7 +156,12 @@ func peerCall(t *testing.T, c *clustertest.Cluster, from int) context.Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return metadata.AppendToOutgoingContext(t.Context(), "raftboard-cluster", answer.ClusterId, "raftboard-node", answer.NodeId)
+	return signed(t, answer.ClusterId, answer.NodeId)
+}
+
+// signed is a context of a call that says it is from a node of a cluster.
+func signed(t *testing.T, cluster, node string) context.Context {
+	return metadata.AppendToOutgoingContext(t.Context(), "raftboard-cluster", cluster, "raftboard-node", node)
 }
 
 func TestP33AForwardedCommandIsNeverForwardedFurther(t *testing.T) {
@@ -211,10 +217,12 @@ func TestNobodyClaimsAnotherNameAlsoNotThroughForwarding(t *testing.T) {
 		// Peer accepts an actor, and answers only nodes of this cluster.
 		for what, ctx := range map[string]context.Context{
 			"a client":         clustertest.As(t.Context(), "w1"),
-			"another cluster":  metadata.AppendToOutgoingContext(t.Context(), "raftboard-cluster", "x", "raftboard-node", c.Members[0].Server.NodeID()),
-			"an unknown node":  metadata.AppendToOutgoingContext(peerCall(t, c, 0), "raftboard-node", "x"),
+			"another cluster":  signed(t, "x", c.Members[0].Server.NodeID()),
+			"an unknown node":  signed(t, clusterStatus(t, c, 0).ClusterId, "x"),
 			"nobody in person": t.Context(),
 		} {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
 			stream, err := wirepb.NewPeerClient(c.Conn("client", c.Leader())).Forward(ctx)
 			if err == nil {
 				_, err = stream.Recv()

@@ -92,7 +92,7 @@ func TestP26TwoNodesOfThreeFoundNothingAndTheThirdCompletesIt(t *testing.T) {
 }
 
 func TestP26AFounderKilledAtAnyMomentResumesTheSameCluster(t *testing.T) {
-	for after := 0 * time.Millisecond; after < time.Second; after += 53 * time.Millisecond {
+	for after := 0 * time.Millisecond; after < time.Second; after += 97 * time.Millisecond {
 		bubble(t, func(t *testing.T) {
 			c := clustertest.Start(t, clustertest.Options{Later: true})
 			for i := range c.Members {

@@ -137,7 +137,8 @@ func TestT57LongAnswersComeInPagesThatLoseNothing(t *testing.T) {
 		}
 		listed, after := 0, ""
 		for first := true; first || after != ""; first = false {
-			a := w.read(&wirepb.ReadRequest{Board: "default", Query: &wirepb.ReadRequest_List{List: &wirepb.ListQuery{Pattern: "results/**", After: after}}})
+			a := w.read(&wirepb.ReadRequest{Board: "default", Query: &wirepb.ReadRequest_List{
+				List: &wirepb.ListQuery{Pattern: "results/**", After: after}}})
 			listed, after = listed+len(a.GetList().Items), a.GetList().Next
 		}
 		if listed != keys {
@@ -145,7 +146,8 @@ func TestT57LongAnswersComeInPagesThatLoseNothing(t *testing.T) {
 		}
 		seen, rev := 0, uint64(0)
 		for more := true; more; {
-			a := w.read(&wirepb.ReadRequest{Board: "default", Query: &wirepb.ReadRequest_Events{Events: &wirepb.EventsQuery{AfterRev: rev, AfterWholeRev: true}}})
+			a := w.read(&wirepb.ReadRequest{Board: "default", Query: &wirepb.ReadRequest_Events{
+				Events: &wirepb.EventsQuery{AfterRev: rev, AfterWholeRev: true}}})
 			seen, rev, more = seen+len(a.GetEvents().Events), a.GetEvents().LastRev, a.GetEvents().HasMore
 		}
 		if seen != keys {
@@ -163,7 +165,8 @@ func TestReadsTellALoopWhichLeasesItLost(t *testing.T) {
 		claim := &boardpb.Command{Board: "default", Loop: loop, Seq: 1, Floor: 1, Op: &boardpb.Command_Claim{
 			Claim: &boardpb.Claim{Key: "claims/x", DurationMs: &short}}}
 		w.ok(claim)
-		leases := w.read(&wirepb.ReadRequest{Board: "default", Query: &wirepb.ReadRequest_Leases{Leases: &wirepb.LeasesQuery{}}}).GetLeases().Leases
+		leases := w.read(&wirepb.ReadRequest{Board: "default", Query: &wirepb.ReadRequest_Leases{
+			Leases: &wirepb.LeasesQuery{}}}).GetLeases().Leases
 		if len(leases) != 1 || leases[0].Lease.Owner != "w1" || leases[0].ExpiresInMs <= 0 || leases[0].ExpiresWallMs == 0 {
 			t.Errorf("leases are %v", leases)
 		}

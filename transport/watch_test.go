@@ -340,7 +340,8 @@ func TestT54WatchingNonsenseIsRefusedAtOnce(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if r, err := watchError(w, &wirepb.WatchRequest{Board: "nosuch", Patterns: []string{"**"}, Start: &wirepb.WatchRequest_Now{Now: true}}); r.Code != boardpb.Code_CODE_NOT_FOUND {
+		nowhere := &wirepb.WatchRequest{Board: "nosuch", Patterns: []string{"**"}, Start: &wirepb.WatchRequest_Now{Now: true}}
+		if r, err := watchError(w, nowhere); r.Code != boardpb.Code_CODE_NOT_FOUND {
 			t.Errorf("a board that was never made: %v", err)
 		}
 		f := watch(w, fromRev(1, "nosuch/*", "facts/*"))

@@ -64,7 +64,8 @@ func TestT48ACursorOlderThanWhatIsKeptIsToldAndASnapshotGoesOn(t *testing.T) {
 			t.Errorf("the first event behind the snapshot is %v", live)
 		}
 		mirror["results/w1/3"] = `"live"`
-		list, err := w.board.Read(w.ctx, &wirepb.ReadRequest{Board: "default", Query: &wirepb.ReadRequest_List{List: &wirepb.ListQuery{Pattern: "results/**"}}})
+		list, err := w.board.Read(w.ctx, &wirepb.ReadRequest{Board: "default", Query: &wirepb.ReadRequest_List{
+			List: &wirepb.ListQuery{Pattern: "results/**"}}})
 		if err != nil || len(list.GetList().Items) != len(mirror) {
 			t.Fatalf("%d listed, %d mirrored, %v", len(list.GetList().Items), len(mirror), err)
 		}
