@@ -33,8 +33,8 @@ type upkeep struct {
 const (
 	shortestInterval = 50 * time.Millisecond
 	shortestRound    = 200 * time.Millisecond
-	// loopsPerCommand keeps a keepalive far below the size of a request.
-	loopsPerCommand = 500
+	// loopsPerCommand is what one keepalive may renew: the nodes refuse more.
+	loopsPerCommand = 256
 )
 
 func newKeeper(c *Client) *keeper {

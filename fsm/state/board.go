@@ -33,7 +33,7 @@ type board struct {
 	counts   []*boardpb.NamespaceCounts // by namespace; replaced on change
 	queues   []btree.Map[uint64, string]
 	holdings btree.Set[string] // loop NUL own-expiry key, of live leases
-	old      btree.Set[string] // rev key: versions a newer one replaced, of set-like keys
+	old      btree.Set[string] // rev version key: versions a newer one replaced, of set-like keys
 	tombs    btree.Set[string] // rev key: deleted keys
 	idem     idemOrder
 	nonces   map[string]string // principal NUL nonce → loop that lives
@@ -85,6 +85,17 @@ type Key struct {
 	versions []*boardpb.Entry
 	sums     []Sum
 	total    Sum
+	waste    int // dropped versions that the array still holds
+}
+
+// dropOldest gives up the oldest version. The array is shared with Keys that readers may
+// hold, so it is not cleared but copied, when a quarter of it is dead.
+func (k *Key) dropOldest() {
+	k.total = k.total.minus(k.sums[0])
+	k.versions, k.sums = k.versions[1:], k.sums[1:]
+	if k.waste++; k.waste*4 > len(k.versions) {
+		k.versions, k.sums, k.waste = slices.Clone(k.versions), slices.Clone(k.sums), 0
+	}
 }
 
 // Newest is the current version, which may be a tombstone.
@@ -116,6 +127,9 @@ func revKey(rev uint64, key string) string {
 	binary.BigEndian.PutUint64(b, rev)
 	return string(append(b, key...))
 }
+
+// oldKey places a replaced version: a txn may write one key several times at one rev.
+func oldKey(e *boardpb.Entry) string { return revKey(e.Rev, revKey(e.Version, e.Key)) }
 
 func splitRevKey(rk string) (uint64, string) {
 	return binary.BigEndian.Uint64([]byte(rk[:8])), rk[8:]

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"sort"
 
 	boardpb "raftboard/fsm/pb"
@@ -47,7 +48,7 @@ func (l *eventLog) dropFirst() (*boardpb.Event, Sum) {
 	ev, sum := b.events[l.first%blockSize], b.sums[l.first%blockSize]
 	l.first++
 	if l.first == b.base+blockSize {
-		l.blocks = l.blocks[1:]
+		l.blocks = slices.Clone(l.blocks[1:]) // or the array would keep the block
 	}
 	return ev, sum
 }

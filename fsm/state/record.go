@@ -40,7 +40,10 @@ func (r *Record[V]) newest() V {
 func (r *Record[V]) push(v version[V], floor uint64) {
 	var vs []version[V]
 	if old := r.versions.Load(); old != nil {
-		vs = unreachable(*old, floor)
+		if vs = unreachable(*old, floor); len(vs) < len(*old) {
+			// A copy: the dropped values must not stay reachable through the array.
+			vs = append(make([]version[V], 0, len(vs)+1), vs...)
+		}
 	}
 	vs = append(vs, v)
 	r.versions.Store(&vs)
@@ -50,7 +53,6 @@ func (r *Record[V]) push(v version[V], floor uint64) {
 func (r *Record[V]) trim(floor uint64) {
 	old := *r.versions.Load()
 	if vs := unreachable(old, floor); len(vs) != len(old) {
-		// A copy: the dropped values must not stay reachable through the array.
 		kept := append([]version[V](nil), vs...)
 		r.versions.Store(&kept)
 	}

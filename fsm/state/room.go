@@ -24,14 +24,15 @@ func (x *Txn) MakeRoom(need uint64) bool {
 // dropOld gives up to limit replaced versions, the oldest first, while more says so of
 // the next one's rev. It returns the highest rev it gave up, or 0.
 func (x *Txn) dropOld(limit int, more func(rev uint64) bool) (highest uint64) {
-	x.b.old.Scan(func(rk string) bool {
-		rev, key := splitRevKey(rk)
+	x.b.old.Scan(func(at string) bool {
+		rev, rest := splitRevKey(at)
+		version, key := splitRevKey(rest)
 		if limit == 0 || !more(rev) {
 			return false
 		}
 		limit--
 		k := x.Key(key)
-		if k.versions[0].Rev != rev {
+		if k.versions[0].Version != version {
 			return true // given up in this Txn already
 		}
 		next := *k
@@ -72,7 +73,7 @@ func (b *board) followVersions(key string, old, k *Key) {
 			if e.Version >= oldest {
 				break
 			}
-			b.old.Delete(revKey(e.Rev, key))
+			b.old.Delete(oldKey(e))
 		}
 		if old.Newest().Deleted {
 			b.tombs.Delete(revKey(old.Newest().Rev, key))
@@ -88,6 +89,6 @@ func (b *board) followVersions(key string, old, k *Key) {
 		return
 	}
 	for i := len(k.versions) - 2; i >= 0 && k.versions[i].Version >= known; i-- {
-		b.old.Insert(revKey(k.versions[i].Rev, key))
+		b.old.Insert(oldKey(k.versions[i]))
 	}
 }

@@ -184,8 +184,7 @@ func (x *Txn) PutEntry(e *boardpb.Entry, keepAll bool) {
 
 func (x *Txn) dropOldest(k *Key) {
 	x.head.liveBytes -= EntryBytes(k.versions[0])
-	k.total = k.total.minus(k.sums[0])
-	k.versions, k.sums = k.versions[1:], k.sums[1:]
+	k.dropOldest()
 }
 
 // actingBy is the operator behind a command that acts for somebody.
