@@ -36,6 +36,13 @@ func drawCommand(t *rapid.T, loops []string) *boardpb.Command {
 	key, item := pick("key", "facts/a", "results/w1/x", "draft", "claims/a"), pick("item", "claims/a", "claims/b", "claims/c")
 	gen := uint64(rapid.IntRange(1, 3).Draw(t, "generation"))
 	ms := rapid.SampledFrom([]int64{1000, 5000, 60_000}).Draw(t, "duration")
+	var keyGen, ifVersion uint64
+	if key == "claims/a" {
+		keyGen = gen
+	}
+	if key == "draft" {
+		ifVersion = gen
+	}
 	c := &boardpb.Command{Board: "default", Entropy: uint64(rapid.Uint32().Draw(t, "entropy")), Loop: pick("loop", loops...),
 		Actor: &boardpb.Actor{Principal: "w1", Roles: []boardpb.Role{boardpb.Role_ROLE_WORKER, boardpb.Role_ROLE_ORCHESTRATOR, boardpb.Role_ROLE_OPERATOR}}}
 	if rapid.IntRange(0, 3).Draw(t, "keyed") == 0 {
@@ -43,11 +50,11 @@ func drawCommand(t *rapid.T, loops []string) *boardpb.Command {
 	}
 	switch rapid.IntRange(0, 11).Draw(t, "operation") {
 	case 0, 1:
-		c.Op = &boardpb.Command_Set{Set: &boardpb.Set{Key: key, Value: []byte("1"), Generation: gen, Overwrite: key != "draft"}}
+		c.Op = &boardpb.Command_Set{Set: &boardpb.Set{Key: key, Value: []byte("1"), Generation: keyGen, IfVersion: ifVersion, Overwrite: key != "draft"}}
 	case 2:
-		c.Op = &boardpb.Command_Append{Append: &boardpb.Append{Key: key, Value: []byte("1"), Generation: gen}}
+		c.Op = &boardpb.Command_Append{Append: &boardpb.Append{Key: key, Value: []byte("1"), Generation: keyGen}}
 	case 3:
-		c.Op = &boardpb.Command_Delete{Delete: &boardpb.Delete{Key: key, Generation: gen, IfVersion: gen}}
+		c.Op = &boardpb.Command_Delete{Delete: &boardpb.Delete{Key: key, Generation: keyGen, IfVersion: ifVersion}}
 	case 4, 5:
 		c.Op = &boardpb.Command_Claim{Claim: &boardpb.Claim{Key: item, DurationMs: &ms, Takeover: ms == 1000}}
 	case 6:
