@@ -6,6 +6,14 @@ import (
 	boardpb "raftboard/fsm/pb"
 )
 
+// What the nodes refuse more of, for the comparison with their own numbers.
+const (
+	WindowSize      = windowSize
+	MaxLeases       = maxLeases
+	LoopsPerCommand = loopsPerCommand
+	MaxReason       = maxReason
+)
+
 // DoBare sends a command as it is, for the test of what becomes of one without identity:
 // every exported call gives its command one.
 func (c *Client) DoBare(ctx context.Context, cmd *boardpb.Command) error {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,7 +34,8 @@ type upkeep struct {
 const (
 	shortestInterval = 50 * time.Millisecond
 	shortestRound    = 200 * time.Millisecond
-	// loopsPerCommand is what one keepalive may renew: the nodes refuse more.
+	// loopsPerCommand is what one keepalive may renew, and maxLeases what it may let go:
+	// the nodes refuse more.
 	loopsPerCommand = 256
 )
 
@@ -135,14 +137,15 @@ func (k *keeper) round(b *Board, u *upkeep) {
 
 	interval, left := pace(loops, start)
 	ok := true
-	for from := 0; from < len(loops); from += loopsPerCommand {
-		part := loops[from:min(from+loopsPerCommand, len(loops))]
+	for rest := loops; len(rest) > 0; {
+		part := fitting(rest)
+		rest = rest[len(part):]
 		// A round ends while time is left for another: each try is shorter than what
 		// the lease next to its deadline has left.
 		ctx, cancel := context.WithTimeout(k.c.ctx, max(min(interval, left/2, k.c.cfg.Timeout), shortestRound))
 		ans, err := b.keepalive(ctx, part)
 		ok = ok && err == nil && ans.result.Code == boardpb.Code_CODE_UNSPECIFIED
-		b.heartbeats(ctx, part)
+		b.heartbeats(ctx, loopsOf(part))
 		cancel()
 	}
 
@@ -176,29 +179,64 @@ func pace(loops []*Loop, now time.Time) (interval, left time.Duration) {
 	return max(interval, shortestInterval), left
 }
 
+// renewal is what one keepalive says of one loop: renew it and its leases granted below
+// the floor, but not those it let go.
+type renewal struct {
+	loop  *Loop
+	floor uint64
+	letGo []*boardpb.LeaseRef
+}
+
+func (l *Loop) renewal() renewal {
+	r := renewal{loop: l}
+	if !l.attached {
+		r.floor = l.win.lowest()
+	}
+	l.mu.Lock()
+	r.letGo = append(r.letGo, l.letGo...)
+	l.mu.Unlock()
+	return r
+}
+
+// fitting gives as many renewals as one command may hold, of the first of loops and of at
+// least one. A loop goes with everything it let go or not at all: what is left out would be
+// renewed along with it.
+func fitting(loops []*Loop) (part []renewal) {
+	letGo := 0
+	for _, l := range loops {
+		r := l.renewal()
+		letGo += len(r.letGo)
+		if len(part) > 0 && (len(part) == loopsPerCommand || letGo > maxLeases) {
+			break
+		}
+		part = append(part, r)
+	}
+	return part
+}
+
+func loopsOf(part []renewal) []*Loop {
+	loops := make([]*Loop, len(part))
+	for i, r := range part {
+		loops[i] = r.loop
+	}
+	return loops
+}
+
 // keepalive sends one renewal for loops of this board, with the leases they let go, and
 // moves the deadlines of the leases it covers: those granted below the floor it carried.
-func (b *Board) keepalive(ctx context.Context, loops []*Loop) (answer, error) {
+func (b *Board) keepalive(ctx context.Context, part []renewal) (answer, error) {
 	op := &boardpb.LoopKeepalive{}
-	floors := make([]uint64, len(loops))
-	gone := make([][]*boardpb.LeaseRef, len(loops))
-	for i, l := range loops {
-		if !l.attached {
-			floors[i] = l.win.lowest()
-		}
-		op.Loops = append(op.Loops, &boardpb.LoopRenewal{Loop: l.id, Floor: floors[i]})
-		l.mu.Lock()
-		gone[i] = append(gone[i], l.letGo...)
-		l.mu.Unlock()
-		op.LetGo = append(op.LetGo, gone[i]...)
+	for _, r := range part {
+		op.Loops = append(op.Loops, &boardpb.LoopRenewal{Loop: r.loop.id, Floor: r.floor})
+		op.LetGo = append(op.LetGo, r.letGo...)
 	}
 	ans, err := b.submit(ctx, &boardpb.Command{Op: &boardpb.Command_LoopKeepalive{LoopKeepalive: op}})
 	if err != nil {
 		return ans, err
 	}
 	if ans.result.Code == boardpb.Code_CODE_RESET {
-		for _, l := range loops {
-			l.end(ans.result)
+		for _, r := range part {
+			r.loop.end(ans.result)
 		}
 		return ans, nil
 	}
@@ -209,12 +247,12 @@ func (b *Board) keepalive(ctx context.Context, loops []*Loop) (answer, error) {
 	for _, s := range ans.result.Loops {
 		status[s.Loop] = s
 	}
-	for i, l := range loops {
-		if s := status[l.id]; s != nil && over(s) {
-			l.end(ans.result)
+	for _, r := range part {
+		if s := status[r.loop.id]; s != nil && over(s) {
+			r.loop.end(ans.result)
 			continue
 		}
-		l.renewed(ans.sentAt, floors[i], len(gone[i]))
+		r.acknowledged(ans.sentAt)
 	}
 	return ans, nil
 }
@@ -228,14 +266,18 @@ func over(s *boardpb.LoopStatus) bool {
 	return s.State == boardpb.LoopState_LOOP_STATE_ENDED
 }
 
-// renewed notes an acknowledged keepalive: told are how many let-go leases it carried.
-func (l *Loop) renewed(sentAt time.Time, floor uint64, told int) {
+// acknowledged notes that a keepalive sent at sentAt was done. What the loop let go
+// meanwhile is behind what was told.
+func (r renewal) acknowledged(sentAt time.Time) {
+	l := r.loop
 	l.mu.Lock()
-	l.letGo = l.letGo[min(told, len(l.letGo)):]
+	if told := len(r.letGo); told > 0 {
+		l.letGo = l.letGo[slices.Index(l.letGo, r.letGo[told-1])+1:]
+	}
 	held := l.held()
 	l.mu.Unlock()
 	for _, lease := range held {
-		if lease.coveredBy(floor) {
+		if lease.coveredBy(r.floor) {
 			lease.renewed(sentAt)
 		}
 	}

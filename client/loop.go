@@ -244,7 +244,7 @@ func (l *Loop) Close(ctx context.Context) error {
 // Keepalive renews the loop and its leases once, now. Only a loop opened with Manual, or
 // attached, needs it.
 func (l *Loop) Keepalive(ctx context.Context) (*boardpb.Result, error) {
-	ans, err := l.b.keepalive(ctx, []*Loop{l})
+	ans, err := l.b.keepalive(ctx, []renewal{l.renewal()})
 	if err != nil {
 		return nil, err
 	}

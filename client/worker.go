@@ -128,11 +128,14 @@ func (w *worker) finish(ctx context.Context, lease *Lease, done Done, err error)
 	}
 }
 
-// reason fits an error into the 512 bytes of valid UTF-8 that a failure may carry.
+// maxReason is how many bytes of valid UTF-8 a failure may carry (SPEC 1.2).
+const maxReason = 512
+
+// reason fits an error into maxReason.
 func reason(err error) string {
 	s := strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", ""), "")
-	if len(s) > 512 {
-		s = strings.ToValidUTF8(s[:512], "")
+	if len(s) > maxReason {
+		s = strings.ToValidUTF8(s[:maxReason], "")
 	}
 	return s
 }
