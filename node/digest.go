@@ -12,6 +12,7 @@ const (
 	suspectsKept  = 8
 	settleAsk     = 2 * time.Second // for the answer of one voter
 	settlePause   = 500 * time.Millisecond
+	settleAnew    = 2 * time.Second  // without a majority value until a newer entry is asked about
 	settlePatient = 10 * time.Second // without a majority value until writes are refused
 )
 
@@ -56,14 +57,17 @@ func (n *Node) settleLoop() {
 }
 
 // settle asks the voters for their digest of one entry. A node in the minority stops, also
-// when it leads; without a majority value writes are refused until there is one.
+// when it leads; without a majority value writes are refused until there is one. Nodes
+// forget the digest of an entry that is long past, and one that is behind has none yet, so
+// after a while the newest entry is asked about: states that differ do so there as well.
 func (n *Node) settle(index uint64) {
 	ours, known := n.fsm.View().DigestAt(index)
 	if !known {
 		return
 	}
 	n.log.Warn("digests of the state differ among the nodes; asking the voters", "index", index)
-	for began := time.Now(); ; {
+	began := time.Now()
+	for chosen := began; ; {
 		winner, votes, ok := n.pollDigests(index, ours)
 		switch {
 		case ok && winner != ours:
@@ -86,6 +90,13 @@ func (n *Node) settle(index uint64) {
 		case <-n.stop:
 			return
 		case <-time.After(settlePause):
+		}
+		if time.Since(chosen) >= settleAnew {
+			chosen = time.Now()
+			view := n.fsm.View()
+			if sum, known := view.DigestAt(view.Applied()); known {
+				index, ours = view.Applied(), sum
+			}
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package node_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/state"
 	"raftboard/node"
 	"raftboard/node/nodetest"
 )
@@ -122,6 +125,40 @@ func TestC9WithoutAMajorityValueAllRefuseWrites(t *testing.T) {
 		if leader.Node.Ready() == nil {
 			t.Error("the leader says that it is ready")
 		}
+	})
+}
+
+// mutePeers answers nothing about digests while mute.
+type mutePeers struct {
+	node.Peers
+	mute *atomic.Bool
+}
+
+func (p mutePeers) Digest(ctx context.Context, nodeID string, index uint64) (sum [16]byte, known bool, err error) {
+	if p.mute.Load() {
+		return sum, false, errors.New("no answer")
+	}
+	return p.Peers.Digest(ctx, nodeID, index)
+}
+
+func TestC9ANodeInDoubtAboutAnEntryThatOthersForgotComparesANewerOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mute atomic.Bool
+		c := nodetest.Start(t, nodetest.Options{Configure: func(_ int, cfg *node.Config) {
+			cfg.Peers = mutePeers{cfg.Peers, &mute}
+		}})
+		leader := c.WaitLeader()
+		c.WaitSame()
+		doubter := c.Members[(leader.Index+1)%3]
+		mute.Store(true)
+		doubter.Node.Suspect(doubter.Node.View().Applied())
+		c.Eventually("the node is in doubt", func() bool { return doubter.Node.Ready() != nil })
+		w := newWorker(t, c, "w", "claims/x", time.Hour)
+		for range state.DigestsKept + 1 {
+			w.renew()
+		}
+		mute.Store(false)
+		c.Eventually("the doubt is settled", func() bool { return doubter.Node.Ready() == nil })
 	})
 }
 

@@ -45,7 +45,7 @@
 //	raft/log.db        the log, bbolt
 //	raft/stable.db     current term and vote, bbolt
 //	raft/snapshots/    the newest three snapshots, with checksums
-//	peers.json         the address book of the transport
+//	addresses.json     the address book of the transport
 //
 // The node's id is a UUID and is also its raft address: a wiped disk gets a new one, so a
 // voter that forgot its votes is another voter (P27). Raft state that was there once and is

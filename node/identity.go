@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// DirFormat is the format of the data directory; another one is refused.
-const DirFormat = 1
+// dirFormat is the format of the data directory; another one is refused.
+const dirFormat = 1
 
 // The files of a data directory; doc.go shows the whole layout.
 const (
@@ -26,8 +26,8 @@ const (
 	raftDirName    = "raft"
 	logFileName    = "log.db"
 	stableFileName = "stable.db"
-	// LogStoreBolt is the one kind of log store there is so far.
-	LogStoreBolt = "boltdb"
+	// logStoreBolt is the one kind of log store there is so far.
+	logStoreBolt = "boltdb"
 )
 
 // Identity is who a data directory belongs to. It is written once and then only completed.
@@ -79,10 +79,10 @@ var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
 // or log store is refused and left as it is; so is one that another process uses.
 func OpenDir(path string, want Want) (*Dir, error) {
 	if want.LogStore == "" {
-		want.LogStore = LogStoreBolt
+		want.LogStore = logStoreBolt
 	}
-	if want.LogStore != LogStoreBolt {
-		return nil, &DirError{Dir: path, Hint: "use " + LogStoreBolt,
+	if want.LogStore != logStoreBolt {
+		return nil, &DirError{Dir: path, Hint: "use " + logStoreBolt,
 			What: fmt.Sprintf("log store %q is not known", want.LogStore)}
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -123,7 +123,7 @@ func (d *Dir) load(want Want) error {
 	case err != nil:
 		return storeError(d.path, err)
 	}
-	if got, ours := strings.TrimSpace(string(version)), fmt.Sprintf("raftboard %d", DirFormat); got != ours {
+	if got, ours := strings.TrimSpace(string(version)), fmt.Sprintf("raftboard %d", dirFormat); got != ours {
 		return &DirError{Dir: d.path, What: fmt.Sprintf("it says %q, this binary reads %q", got, ours),
 			Hint: "run the binary that wrote it, or give this one another --data-dir"}
 	}
@@ -171,7 +171,7 @@ func (d *Dir) create(want Want) error {
 		return err
 	}
 	// The version comes last: it makes the directory one of ours.
-	return d.write(versionFile, fmt.Appendf(nil, "raftboard %d\n", DirFormat))
+	return d.write(versionFile, fmt.Appendf(nil, "raftboard %d\n", dirFormat))
 }
 
 func (d *Dir) compare(want Want) error {

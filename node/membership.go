@@ -110,7 +110,7 @@ func (n *Node) admits(node *boardpb.Node) error {
 				"the name %s belonged to a node that was removed", node.Name)
 		case rec.Id != node.Id && rec.Name == node.Name:
 			return refuse(boardpb.Code_CODE_EXISTS,
-				"run `raftboard node remove "+rec.Id+"` if that node is gone, or choose another --name",
+				"run `raftboard node remove "+rec.Id+"` if that node is gone, or choose another --node-name",
 				"the name %s is held by node %s", node.Name, rec.Id)
 		}
 	}
