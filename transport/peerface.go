@@ -176,7 +176,7 @@ func (p *forwarded) answer(ctx context.Context, request *wirepb.ForwardRequest) 
 		}
 		answer.Leader = p.service.leader()
 	}()
-	answer.Result = p.service.proposeHere(ctx, p.node, request.Command)
+	answer.Result = fitResult(p.service.proposeHere(ctx, p.node, request.Command))
 	return answer
 }
 

@@ -36,7 +36,7 @@ func (s *service) read(ctx context.Context, actor *boardpb.Actor, request *wirep
 	answer := &wirepb.ReadResponse{NodeId: s.self.Id, Leader: s.leader(), TMs: view.T(), WallMs: view.Wall()}
 	if request.GetBoards() != nil {
 		answer.Answer = &wirepb.ReadResponse_Boards{Boards: boardsAnswer(view)}
-		return answer
+		return s.fitRead(answer)
 	}
 	b, refused := boardOf(view, request.Board, request.Incarnation)
 	if refused == nil {
@@ -47,7 +47,7 @@ func (s *service) read(ctx context.Context, actor *boardpb.Actor, request *wirep
 	if refused != nil {
 		answer.Failure = refused
 	}
-	return answer
+	return s.fitRead(answer)
 }
 
 // checkRead looks at what a query says of itself, before anything is asked of the cluster.

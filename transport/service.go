@@ -183,12 +183,12 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// applied wraps a Result with who answered and who leads.
+// applied wraps a Result, if it is not too large to send, with who answered and who leads.
 func (s *service) applied(r *boardpb.Result, leader *wirepb.Leader) *wirepb.ApplyResponse {
 	if leader == nil {
 		leader = s.leader()
 	}
-	return &wirepb.ApplyResponse{Result: r, Leader: leader, NodeId: s.self.Id}
+	return &wirepb.ApplyResponse{Result: fitResult(r), Leader: leader, NodeId: s.self.Id}
 }
 
 // leader is the hint that every answer carries; nil when nobody is known to lead.
