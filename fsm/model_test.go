@@ -222,6 +222,7 @@ func (n *naive) claim(who, loop, key string, dur int64, seq uint64, takeover boo
 	switch {
 	case l.state == "held" && l.owner == who && l.loop == loop:
 		l.expires = max(n.expiry(l), n.t+dur)
+		l.seq, l.letGo = seq, false // worked on again, and covered once this answer is acknowledged
 		return answer{word: "ok", generation: l.gen}
 	case l.state == "held" && takeover && l.owner == who:
 		n.end(l, "free", "takeover")
