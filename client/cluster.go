@@ -40,17 +40,16 @@ func (cl *Cluster) Nodes(ctx context.Context) (*wirepb.NodesResponse, error) {
 }
 
 // Add re-admits a removed name.
-func (cl *Cluster) Add(ctx context.Context, name string, nonvoter bool) (*wirepb.AddResponse, error) {
+func (cl *Cluster) Add(ctx context.Context, name string) (*wirepb.AddResponse, error) {
 	return ask(ctx, cl.c, false, func(ctx context.Context, s wirepb.ClusterClient) (*wirepb.AddResponse, error) {
-		return s.Add(ctx, &wirepb.AddRequest{Name: name, Nonvoter: nonvoter})
+		return s.Add(ctx, &wirepb.AddRequest{Name: name})
 	})
 }
 
-// Remove takes a node, by id or name, out of the cluster; force overrides the refusal to
-// go below a safe number of voters.
-func (cl *Cluster) Remove(ctx context.Context, node string, force bool) (*wirepb.RemoveResponse, error) {
+// Remove takes a node, by id or name, out of the cluster.
+func (cl *Cluster) Remove(ctx context.Context, node string) (*wirepb.RemoveResponse, error) {
 	return ask(ctx, cl.c, false, func(ctx context.Context, s wirepb.ClusterClient) (*wirepb.RemoveResponse, error) {
-		return s.Remove(ctx, &wirepb.RemoveRequest{Id: node, Force: force})
+		return s.Remove(ctx, &wirepb.RemoveRequest{Id: node})
 	})
 }
 

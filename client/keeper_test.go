@@ -204,13 +204,13 @@ func TestAnOperatorsActIsRepeatedElsewhereOnlyIfItWasNotDone(t *testing.T) {
 			return nil
 		}
 		op := s.client(client.Config{}, "n1:1", "n2:1", "n3:1").Cluster()
-		if _, err := op.Remove(context.Background(), "n9", false); !errors.Is(err, client.ErrUnknown) || errors.Is(err, client.ErrNotDone) {
+		if _, err := op.Remove(context.Background(), "n9"); !errors.Is(err, client.ErrUnknown) || errors.Is(err, client.ErrNotDone) {
 			t.Errorf("got %v; want unknown", err)
 		}
 		if got := asked.Load(); got != 1 {
 			t.Errorf("asked %d nodes, want one", got)
 		}
-		if _, err := op.Remove(context.Background(), "n9", false); err != nil {
+		if _, err := op.Remove(context.Background(), "n9"); err != nil {
 			t.Errorf("asked again, with n1 and n2 down: %v", err)
 		}
 	})

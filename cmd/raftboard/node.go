@@ -69,23 +69,19 @@ func (a *app) operate(ctx context.Context, name string, call func(context.Contex
 }
 
 func (a *app) nodeAddCommand() *cobra.Command {
-	var nonvoter bool
-	c := leaf(verb{use: "add NAME", short: "Re-admit a name that was removed; a new node joins by itself with --join",
-		examples: [2]string{`raftboard node add node-3`, `raftboard node add node-4 --nonvoter`},
+	return leaf(verb{use: "add NAME", short: "Re-admit a name that was removed; a new node joins by itself with --join",
+		examples: [2]string{`raftboard node add node-3`, `raftboard node add node-3 -o json`},
 		args:     cobra.ExactArgs(1),
 		run: func(ctx context.Context, args []string) error {
 			return a.operate(ctx, args[0], func(ctx context.Context) (string, error) {
-				r, err := a.conn.Cluster().Add(ctx, args[0], nonvoter)
+				r, err := a.conn.Cluster().Add(ctx, args[0])
 				return r.GetMessage(), err
 			})
 		}})
-	c.Flags().BoolVar(&nonvoter, "nonvoter", false, "it gets copies but no vote")
-	return c
 }
 
 func (a *app) nodeRemoveCommand() *cobra.Command {
 	var yes confirmFlags
-	var force bool
 	c := leaf(verb{use: "remove NODE", short: "Take a node, by name or id, out of the cluster for good",
 		examples: [2]string{`raftboard node remove node-3`, `raftboard node remove 0d9f6a1e-… --yes`},
 		args:     cobra.ExactArgs(1),
@@ -94,12 +90,11 @@ func (a *app) nodeRemoveCommand() *cobra.Command {
 				return err
 			}
 			return a.operate(ctx, args[0], func(ctx context.Context) (string, error) {
-				r, err := a.conn.Cluster().Remove(ctx, args[0], force)
+				r, err := a.conn.Cluster().Remove(ctx, args[0])
 				return r.GetMessage(), err
 			})
 		}})
 	yes.declare(c.Flags())
-	c.Flags().BoolVar(&force, "force", false, "even if fewer voters than safe remain")
 	return c
 }
 

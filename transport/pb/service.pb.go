@@ -3584,7 +3584,6 @@ func (x *NodesResponse) GetNodes() []*NodeState {
 type AddRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Nonvoter      bool                   `protobuf:"varint,2,opt,name=nonvoter,proto3" json:"nonvoter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3624,13 +3623,6 @@ func (x *AddRequest) GetName() string {
 		return x.Name
 	}
 	return ""
-}
-
-func (x *AddRequest) GetNonvoter() bool {
-	if x != nil {
-		return x.Nonvoter
-	}
-	return false
 }
 
 type AddResponse struct {
@@ -3680,7 +3672,6 @@ func (x *AddResponse) GetMessage() string {
 type RemoveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Force         bool                   `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3720,13 +3711,6 @@ func (x *RemoveRequest) GetId() string {
 		return x.Id
 	}
 	return ""
-}
-
-func (x *RemoveRequest) GetForce() bool {
-	if x != nil {
-		return x.Force
-	}
-	return false
 }
 
 type RemoveResponse struct {
@@ -5401,16 +5385,14 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x11admission_refused\x18\x1a \x01(\x04R\x10admissionRefused\"\x0e\n" +
 	"\fNodesRequest\">\n" +
 	"\rNodesResponse\x12-\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x17.raftboard.v1.NodeStateR\x05nodes\"<\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x17.raftboard.v1.NodeStateR\x05nodes\"0\n" +
 	"\n" +
 	"AddRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
-	"\bnonvoter\x18\x02 \x01(\bR\bnonvoter\"'\n" +
+	"\x04name\x18\x01 \x01(\tR\x04nameJ\x04\b\x02\x10\x03R\bnonvoter\"'\n" +
 	"\vAddResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"5\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\",\n" +
 	"\rRemoveRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05force\x18\x02 \x01(\bR\x05force\"*\n" +
+	"\x02id\x18\x01 \x01(\tR\x02idJ\x04\b\x02\x10\x03R\x05force\"*\n" +
 	"\x0eRemoveResponse\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\" \n" +
 	"\x0ePromoteRequest\x12\x0e\n" +
