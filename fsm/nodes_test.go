@@ -48,8 +48,12 @@ func (s *stage) watchBoardTime() {
 	s.send(&boardpb.Command{Board: "tuning", Actor: actor(), IdempotencyKey: "o",
 		Op: &boardpb.Command_LoopOpen{LoopOpen: &boardpb.LoopOpen{Nonce: "n", TtlMs: 600_000}}})
 	time.Sleep(3500 * time.Millisecond)
-	<-s.leader.Changed() // a tick
-	s.sampled = time.Now()
+	select {
+	case <-s.leader.Changed(): // a tick
+		s.sampled = time.Now()
+	case <-time.After(10 * time.Second):
+		s.t.Fatal("a loop is open, and the leader does not tick")
+	}
 	s.admin(&boardpb.Command{Op: &boardpb.Command_BoardDelete{BoardDelete: &boardpb.BoardDelete{Name: "tuning"}}})
 }
 
