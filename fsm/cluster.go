@@ -54,7 +54,7 @@ func (m *machine) onCluster(c *boardpb.Command) *boardpb.Result {
 	if r == nil {
 		r = m.manage(c)
 	}
-	if board.Keeps(r) {
+	if board.Keeps(c, r) {
 		x = s.BeginTxn(state.ClusterBoard, c)
 		board.Remember(x, r, hash)
 		x.Commit()
@@ -111,6 +111,12 @@ func (m *machine) setCluster(o *boardpb.ClusterSet) *boardpb.Result {
 func (m *machine) putNode(n *boardpb.Node) *boardpb.Result {
 	if n.GetId() == "" || n.GetName() == "" {
 		return &boardpb.Result{Code: boardpb.Code_CODE_BAD_REQUEST, Field: "node", Message: "node: an id and a name"}
+	}
+	for _, text := range []string{n.Id, n.Name, n.RaftAddr, n.GrpcAddr, n.Version} {
+		if len(text) > state.MaxNodeText {
+			return &boardpb.Result{Code: boardpb.Code_CODE_BAD_REQUEST, Field: "node", Got: uint64(len(text)), Limit: state.MaxNodeText,
+				Message: fmt.Sprintf("node: a text of %d bytes, at most %d", len(text), state.MaxNodeText)}
+		}
 	}
 	nodes := m.state.Cluster().Nodes
 	for _, other := range nodes {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -259,4 +260,45 @@ func mustMarshal(t testing.TB, m proto.Message) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// What claim_next may offer is expired if due (SPEC F-4), whatever else is due elsewhere.
+func TestClaimNextExpiresItsCandidatesHoweverMuchElseIsDue(t *testing.T) {
+	r := newRig(t)
+	operator := &boardpb.Actor{Principal: "op", Roles: []boardpb.Role{boardpb.Role_ROLE_OPERATOR, boardpb.Role_ROLE_WORKER}}
+	r.do(&boardpb.Command{Actor: operator, Op: &boardpb.Command_BoardCreate{BoardCreate: &boardpb.BoardCreate{Name: "aa"}}})
+	for range state.ExpiriesPerStep + state.ClaimScan + 100 {
+		r.do(&boardpb.Command{Board: "aa", Actor: operator, Op: &boardpb.Command_LoopOpen{LoopOpen: &boardpb.LoopOpen{TtlMs: 5000}}})
+	}
+	loop := r.do(&boardpb.Command{Board: "default", Actor: operator, Op: &boardpb.Command_LoopOpen{LoopOpen: &boardpb.LoopOpen{TtlMs: 3_600_000}}}).Loop
+	in := func(c *boardpb.Command) *boardpb.Result {
+		c.Board, c.Actor, c.Loop = "default", operator, loop
+		return r.do(c)
+	}
+	in(&boardpb.Command{Op: &boardpb.Command_Set{Set: &boardpb.Set{Key: "claims/x", Value: []byte("1")}}})
+	in(&boardpb.Command{Op: &boardpb.Command_Claim{Claim: &boardpb.Claim{Key: "claims/x"}}})
+	in(&boardpb.Command{Op: &boardpb.Command_Fail{Fail: &boardpb.Fail{Key: "claims/x", Generation: 1, RetryAfterMs: 5000}}})
+	r.now += 8000
+	got := in(&boardpb.Command{Op: &boardpb.Command_ClaimNext{ClaimNext: &boardpb.ClaimNext{Pattern: "claims/*"}}})
+	if got.Outcome != boardpb.Outcome_OUTCOME_OK || got.Generation != 2 {
+		t.Fatalf("got %v, want generation 2 of an item that is due since 3 s", got)
+	}
+}
+
+// A kept answer is at most 512 bytes (SPEC F-7): here the largest ones there can be.
+func TestTheLargestKeptAnswerFits(t *testing.T) {
+	long := strings.Repeat("x", state.MaxPrincipal)
+	k := &boardpb.Kept{Id: "l-0123456789abcdef/0123456789abcdef", BodyHash: make([]byte, 16), Outcome: 1, Rev: 1 << 52,
+		KeptTMs: 1 << 52, Flags: 15, Failed: 63}
+	for range state.MaxTxn {
+		k.Numbers = append(k.Numbers, 1<<40)
+	}
+	if n := proto.Size(k); n > state.MaxKept {
+		t.Errorf("the answer to a txn keeps %d bytes, at most %d", n, state.MaxKept)
+	}
+	k.Who, k.Number, k.Got, k.ExpiresTMs, k.Version, k.Generation = long, 1<<52, 1<<52, 1<<52, 1<<52, 1<<52
+	k.Numbers, k.Key = nil, strings.Repeat("k", state.MaxKeyBytes)
+	if n := proto.Size(k); n > state.MaxKept {
+		t.Errorf("a long key keeps %d bytes, at most %d", n, state.MaxKept)
+	}
 }

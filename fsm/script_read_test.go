@@ -129,7 +129,7 @@ func (s *script) readRest(b *state.Board, verb string, c *call) (lines []string,
 		return []string{fmt.Sprintf("→ rev=%d incarnation=%q implicit=%v keys=%d namespaces=%d", b.Rev(), s.names(b.Incarnation()), b.Implicit(),
 			b.Head().Keys, len(b.Settings().Namespaces))}, nil
 	case "loop":
-		l, leases, refused := board.LoopByID(b, s.loopID(c.word("loop")))
+		l, leases, _, refused := board.LoopByID(b, s.loopID(c.word("loop")), 0, "")
 		if refused != nil {
 			return nil, refused
 		}

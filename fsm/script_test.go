@@ -241,7 +241,7 @@ func (s *script) command(toks []string) (r *boardpb.Result, logged bool, err err
 // what can be read again. Counts, texts and what depends on the present time are told anew.
 func remembered(r *boardpb.Result) *boardpb.Result {
 	c := &boardpb.Result{Outcome: r.Outcome, Code: r.Code, Rev: r.Rev, Version: r.Version, Generation: r.Generation, Value: r.Value,
-		Author: r.Author, Holder: r.Holder, ExpiresTMs: r.ExpiresTMs, Renewed: r.Renewed, Late: r.Late, DurationMs: r.DurationMs,
+		Author: r.Author, Holder: r.Holder, HolderLoop: r.HolderLoop, RetryAfterMs: r.RetryAfterMs, Attempts: r.Attempts, OldestRev: r.OldestRev, ExpiresTMs: r.ExpiresTMs, Renewed: r.Renewed, Late: r.Late, DurationMs: r.DurationMs,
 		Loop: r.Loop, FailedGuard: r.FailedGuard, FailedOp: r.FailedOp,
 		Field: r.Field, Incarnation: r.Incarnation, Next: r.Next, Limit: r.Limit}
 	if r.Outcome != boardpb.Outcome_OUTCOME_UNSPECIFIED {
@@ -267,7 +267,7 @@ func neverRan(r *boardpb.Result) bool {
 // sameWhenRepeated sends a command with an identity once more, to a copy of the machine:
 // the answer is the first one, and only the loop's last sign of life may move (SPEC F-7).
 func (s *script) sameWhenRepeated(cmd *boardpb.Command, first *boardpb.Result) error {
-	if cmd.Seq == 0 && cmd.IdempotencyKey == "" || first.Replayed || !board.Keeps(first) || neverRan(first) || len(s.log) > 80 {
+	if cmd.Seq == 0 && cmd.IdempotencyKey == "" || first.Replayed || !board.Keeps(cmd, first) || neverRan(first) || len(s.log) > 80 {
 		return nil
 	}
 	if c := cmd.GetLoopClose(); c != nil {

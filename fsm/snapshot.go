@@ -55,6 +55,9 @@ func (f *frameWriter) frame(m proto.Message) error {
 		return err
 	}
 	f.buf = body
+	if len(body) > maxFrame {
+		return fmt.Errorf("a record of %d bytes, at most %d: a reader would refuse the snapshot", len(body), maxFrame)
+	}
 	return errors.Join(f.bytes(binary.AppendUvarint(nil, uint64(len(body)))), f.bytes(body))
 }
 

@@ -43,14 +43,13 @@ func (m *machine) step(stamp *boardpb.Stamp, c *boardpb.Command) (*boardpb.Resul
 // the order of time. The expiries of one board are one commit, before the command's own.
 func (m *machine) expire(c *boardpb.Command) {
 	s := m.state
-	budget := state.ExpiriesPerStep
-	if c.GetClaimNext() != nil {
-		budget += state.ClaimScan // each candidate is expired if due
-	}
-	due := s.Due(budget)
+	due := s.Due(state.ExpiriesPerStep)
 	if c.Board != state.ClusterBoard && s.BoardExists(c.Board) {
 		x := s.BeginTxn(c.Board, nil)
 		board.ExpireNamed(x, c)
+		if next := c.GetClaimNext(); next != nil {
+			board.ExpireCandidates(x, next.Pattern, s.DueLeases(c.Board, state.ClaimScan))
+		}
 		due = expireOn(x, c.Board, due)
 	}
 	for len(due) > 0 {
@@ -106,7 +105,7 @@ func (m *machine) onBoard(c *boardpb.Command) *boardpb.Result {
 	}
 	r := m.try(x, c)
 	r.Rev = x.PendingRev()
-	if board.Keeps(r) {
+	if board.Keeps(c, r) {
 		board.Remember(x, r, hash)
 	}
 	board.Touch(x, r)

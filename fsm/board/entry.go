@@ -16,7 +16,7 @@ type write struct {
 	source     string
 	forClaim   *boardpb.LeaseRef
 	fence      *boardpb.LeaseRef
-	always     bool // the result of a finished item: never refused for space
+	always     bool // the result of a finished item: may use the reserve above the cap
 }
 
 // Set stores one value at a version the caller knows (SPEC KV-3). Under a leased
@@ -171,15 +171,14 @@ func store(x *state.Txn, space *state.Space, w write, lease *boardpb.Lease, post
 	cur := x.Entry(w.key)
 	e := &boardpb.Entry{Key: w.key, Value: w.value, Source: w.source, Generation: w.generation, ForClaim: w.forClaim}
 	need := state.EntryBytes(e) + uint64(len(state.Principal(x.Command().Actor)))
-	fits := x.MakeRoom(need) || w.always
+	if space.Mode == boardpb.Mode_MODE_LEASED && x.Lease(w.key) == nil {
+		need += state.LeaseBytes
+	}
+	fits := x.MakeRoom(w.key, need) || w.always && x.LiveBytes()+need <= boardLimit(x)+boardLimit(x)/state.ResultsReserve
 	// A full board takes a write that does not grow it: the version it replaces goes.
 	replaces := !fits && !w.append && live(cur) && len(w.value) <= len(cur.Value) && len(w.source) <= len(cur.Source)
 	if !fits && !replaces {
-		limit := x.Settings().GetMaxBoardBytes()
-		if limit == 0 {
-			limit = state.DefaultBoardBytes
-		}
-		return &boardpb.Result{Code: boardpb.Code_CODE_LIMIT_BOARD_BYTES, Key: w.key, Got: x.LiveBytes() + need, Limit: limit}
+		return fullBoard(x, w.key, need)
 	}
 	if w.forClaim != nil {
 		e.Late = addPartial(x, w.forClaim, refOf(w.key, x.NextVersion(w.key)))
@@ -205,6 +204,18 @@ func store(x *state.Txn, space *state.Space, w write, lease *boardpb.Lease, post
 	x.Emit(&boardpb.Event{Kind: kind, Surface: boardpb.Surface_SURFACE_KV, Key: w.key, Version: e.Version,
 		PriorVersion: cur.GetVersion(), Generation: w.generation})
 	return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: w.key, Version: e.Version, Generation: w.generation, Late: e.Late}
+}
+
+// fullBoard refuses what does not fit under the board's cap.
+func fullBoard(x *state.Txn, key string, need uint64) *boardpb.Result {
+	return &boardpb.Result{Code: boardpb.Code_CODE_LIMIT_BOARD_BYTES, Key: key, Got: x.LiveBytes() + need, Limit: boardLimit(x)}
+}
+
+func boardLimit(x *state.Txn) uint64 {
+	if limit := x.Settings().GetMaxBoardBytes(); limit > 0 {
+		return limit
+	}
+	return state.DefaultBoardBytes
 }
 
 func checkSize(x *state.Txn, space *state.Space, key string, value []byte) *boardpb.Result {
@@ -265,7 +276,6 @@ func Delete(x *state.Txn, o *boardpb.Delete) *boardpb.Result {
 	case !live(cur):
 		return &boardpb.Result{Code: boardpb.Code_CODE_NOT_FOUND, Key: o.Key, Version: cur.GetVersion()}
 	}
-	x.MakeRoom(state.EntryBytes(&boardpb.Entry{Key: o.Key})) // a delete is never refused for space
 	e := &boardpb.Entry{Key: o.Key, Deleted: true, Generation: o.Generation}
 	x.PutEntry(e, false)
 	if space.Mode == boardpb.Mode_MODE_APPEND {

@@ -69,6 +69,20 @@ func expireLoop(x *state.Txn, id string) {
 	x.PutLoop(next)
 }
 
+// ExpireCandidates expires what is due among the items that a claim_next may be offered,
+// before anything else of the board: at most as many as it scans.
+func ExpireCandidates(x *state.Txn, pattern string, due []state.Deadline) {
+	p, why := state.ParsePattern(pattern)
+	if why != "" {
+		return
+	}
+	for _, d := range due {
+		if p.Match(d.ID) {
+			Expire(x, d.Kind, d.ID)
+		}
+	}
+}
+
 // ExpireNamed expires what a command names, if due, before the command runs: its loop
 // and that loop's leases, and each key it touches.
 func ExpireNamed(x *state.Txn, c *boardpb.Command) {

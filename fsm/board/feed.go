@@ -40,7 +40,7 @@ type EventFilter struct {
 // asks for may have been given up behind the cursor: notes only count if notes are asked
 // for. A cursor above the board's rev, or a bad pattern, is bad_request.
 func Since(b *state.Board, after Cursor, f EventFilter) (events []*boardpb.Event, more bool, lastRev uint64, r *boardpb.Result) {
-	want, r := newEventQuery(b, f)
+	want, r := NewEventQuery(b, f)
 	if r != nil {
 		return nil, false, 0, r
 	}
@@ -50,7 +50,7 @@ func Since(b *state.Board, after Cursor, f EventFilter) (events []*boardpb.Event
 			Hint:    "a cursor comes from an earlier answer of this board"}
 	}
 	rev, sub := after.Rev, after.Sub+1
-	if after.Rev == 0 || after.Whole {
+	if after.Rev == 0 || after.Whole || sub == 0 { // behind the last sub there can be
 		rev, sub = after.Rev+1, 0
 	}
 	page := newPage(f.Limit, eventsDefault, eventsMax)
@@ -60,7 +60,7 @@ func Since(b *state.Board, after Cursor, f EventFilter) (events []*boardpb.Event
 		switch {
 		case scanned > eventsScan && ev.Rev > lastRev:
 			more = true // lastRev was seen to its end
-		case !want.match(ev):
+		case !want.Match(ev):
 			lastRev = ev.Rev
 		case !page.fits(0):
 			more = true
@@ -87,14 +87,19 @@ func compacted(from, oldest uint64) *boardpb.Result {
 		Hint:    "take a fresh snapshot (watch with snapshot), or go on from the oldest rev and know that events are missing"}
 }
 
-type eventQuery struct {
-	f       EventFilter
-	matcher *Matcher // nil: any key
-	notes   bool
+// EventQuery is a filter that was checked against a board. Pages of events and watches
+// choose by the same one.
+type EventQuery struct {
+	f         EventFilter
+	matcher   *Matcher // nil: any key
+	unmatched []string
+	notes     bool
 }
 
-func newEventQuery(b *state.Board, f EventFilter) (*eventQuery, *boardpb.Result) {
-	q := &eventQuery{f: f, notes: len(f.Kinds) == 0}
+// NewEventQuery checks a filter. It answers bad_request for an unknown kind and as
+// NewMatcher for patterns; without any, every event is meant.
+func NewEventQuery(b *state.Board, f EventFilter) (*EventQuery, *boardpb.Result) {
+	q := &EventQuery{f: f, notes: len(f.Kinds) == 0}
 	for i, k := range f.Kinds {
 		if _, known := boardpb.Kind_name[int32(k)]; !known || k == boardpb.Kind_KIND_UNSPECIFIED {
 			return nil, bad(fmt.Sprintf("kinds/%d", i), "%d is no kind of event", k)
@@ -102,16 +107,30 @@ func newEventQuery(b *state.Board, f EventFilter) (*eventQuery, *boardpb.Result)
 		q.notes = q.notes || state.IsNote(k)
 	}
 	if len(f.Patterns) > 0 {
-		m, _, r := NewMatcher(b, f.Patterns)
-		if r != nil {
+		var r *boardpb.Result
+		if q.matcher, q.unmatched, r = NewMatcher(b, f.Patterns); r != nil {
 			return nil, r
 		}
-		q.matcher = m
 	}
 	return q, nil
 }
 
-func (q *eventQuery) match(ev *boardpb.Event) bool {
+// Notes tells whether notes are among the kinds asked for.
+func (q *EventQuery) Notes() bool { return q.notes }
+
+// Unmatched lists the patterns that no declared namespace can ever meet.
+func (q *EventQuery) Unmatched() []string { return q.unmatched }
+
+// OldestRev is the oldest rev from which the feed still has all that is asked for.
+func (q *EventQuery) OldestRev(b *state.Board) uint64 {
+	return b.Events(b.Rev()+1, 0, q.notes, func(*boardpb.Event) bool { return false })
+}
+
+// MatchKey tells whether a key is among those asked for.
+func (q *EventQuery) MatchKey(key string) bool { return q.matcher == nil || q.matcher.Match(key) }
+
+// Match tells whether an event is wanted.
+func (q *EventQuery) Match(ev *boardpb.Event) bool {
 	switch {
 	case len(q.f.Kinds) > 0 && !slices.Contains(q.f.Kinds, ev.Kind):
 		return false

@@ -163,8 +163,8 @@ func tell(x *state.Txn, l *boardpb.Lease, cause boardpb.EndedBy) {
 	x.PutLoop(loop)
 }
 
-// addPartial notes what a worker stored under a claim, live or ended (SPEC LS-11). It
-// tells whether the claim had ended, or why the write may not name it.
+// addPartial notes what a worker stored under a claim, live or ended (SPEC LS-11), and
+// tells whether the claim had ended.
 func addPartial(x *state.Txn, ref *boardpb.LeaseRef, stored string) (late bool) {
 	l := x.Lease(ref.Key)
 	if l.State == held && l.Generation == ref.Generation {
@@ -181,8 +181,8 @@ func addPartial(x *state.Txn, ref *boardpb.LeaseRef, stored string) (late bool) 
 		}
 		next := state.CloneLease(l)
 		next.Previous = slices.Clone(l.Previous)
-		next.Previous[i] = &boardpb.Previous{Owner: p.Owner, Loop: p.Loop, Generation: p.Generation, EndedBy: p.EndedBy,
-			Reason: p.Reason, PartialRefs: append(slices.Clone(p.PartialRefs), stored), EndedTMs: p.EndedTMs, EndedWallMs: p.EndedWallMs}
+		next.Previous[i] = state.ClonePrevious(p)
+		next.Previous[i].PartialRefs = append(slices.Clone(p.PartialRefs), stored)
 		x.PutLease(next)
 	}
 	return true
@@ -210,7 +210,8 @@ func checkPartial(x *state.Txn, ref *boardpb.LeaseRef) *boardpb.Result {
 			owner = p.Owner
 		}
 	}
-	if me := callerOf(x).principal; owner != "" && owner != me {
+	forced := owner == "" && ref.Generation == l.Generation // a force_release takes one that is nobody's
+	if me := callerOf(x).principal; forced || owner != "" && owner != me {
 		return &boardpb.Result{Code: boardpb.Code_CODE_NOT_HOLDER, Key: ref.Key, YourGeneration: ref.Generation,
 			Generation: l.Generation, Holder: owner}
 	}

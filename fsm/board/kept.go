@@ -134,7 +134,7 @@ func Remember(x *state.Txn, r *boardpb.Result, hash [16]byte) {
 	c := x.Command()
 	k := &boardpb.Kept{BodyHash: hash[:], Outcome: r.Outcome, Code: r.Code, Rev: r.Rev, Version: r.Version,
 		Generation: r.Generation, Who: firstOfAll(r.Holder, r.Author, r.Incarnation), ExpiresTMs: r.ExpiresTMs, Field: r.Field, Got: r.Got,
-		Number: max(r.Limit, r.Next), KeptTMs: x.T()}
+		Number: max(r.Limit, r.Next, r.OldestRev), KeptTMs: x.T()}
 	switch {
 	case c.Seq > 0:
 		k.Id = windowID(c.Loop, c.Seq)
@@ -157,11 +157,17 @@ func Remember(x *state.Txn, r *boardpb.Result, hash [16]byte) {
 	k.Flags = flag(r.Renewed, keptRenewed) | flag(r.Late, keptLate)
 	switch {
 	case r.FailedGuard != nil:
-		k.Flags, k.Number = k.Flags|keptGuard, uint64(*r.FailedGuard)
+		k.Flags, k.Failed = k.Flags|keptGuard, *r.FailedGuard
 	case r.FailedOp != nil:
-		k.Flags, k.Number = k.Flags|keptOp, uint64(*r.FailedOp)
+		k.Flags, k.Failed = k.Flags|keptOp, *r.FailedOp
 	case r.DurationMs > 0:
 		k.Got = uint64(r.DurationMs)
+	}
+	switch r.Outcome {
+	case boardpb.Outcome_OUTCOME_HELD:
+		k.Field = r.HolderLoop
+	case boardpb.Outcome_OUTCOME_NOT_READY:
+		k.ExpiresTMs = x.T() + r.RetryAfterMs
 	}
 	x.PutKept(k)
 }
@@ -195,11 +201,9 @@ func recall(x *state.Txn, k *boardpb.Kept) *boardpb.Result {
 		Renewed: k.Flags&keptRenewed != 0, Late: k.Flags&keptLate != 0, Key: firstOfAll(k.Key, bodyKey(c))}
 	switch {
 	case k.Flags&keptGuard != 0:
-		n := uint32(k.Number)
-		r.FailedGuard, r.Limit = &n, 0
+		r.FailedGuard = &k.Failed
 	case k.Flags&keptOp != 0:
-		n := uint32(k.Number)
-		r.FailedOp, r.Limit = &n, 0
+		r.FailedOp = &k.Failed
 	}
 	if r.ExpiresTMs > 0 {
 		r.ExpiresInMs = max(0, r.ExpiresTMs-x.T())
@@ -219,6 +223,7 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 	case *boardpb.Command_Heartbeat:
 		if ok {
 			r.DurationMs, r.Got = int64(k.Got), 0
+			recallAttempts(x, r)
 		}
 	case *boardpb.Command_LoopOpen:
 		r.Loop, r.Key = r.Key, ""
@@ -230,7 +235,6 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 			recallClaim(x, r)
 			return
 		}
-		r.Next, r.Limit = r.Limit, 0
 	case *boardpb.Command_Txn:
 		for i, number := range k.Numbers {
 			r.Results = append(r.Results, recallOne(txnOp(c.GetTxn().Ops[i]), number))
@@ -238,6 +242,19 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 	case *boardpb.Command_BoardCreate:
 		r.Incarnation = k.Who
 		return
+	case *boardpb.Command_BoardCompact:
+		r.OldestRev, r.Limit = r.Limit, 0
+		return
+	case *boardpb.Command_BoardSet:
+		r.Key = "settings"
+		r.YourVersion = c.GetBoardSet().IfSettingsVersion
+		return
+	case *boardpb.Command_ForceRelease:
+		r.Holder = k.Who
+	case *boardpb.Command_Fail:
+		if ok {
+			r.RetryAfterMs = c.GetFail().RetryAfterMs
+		}
 	case *boardpb.Command_Complete:
 		r.ResultRef = resultRef(c.GetComplete(), r.Version)
 	}
@@ -250,7 +267,19 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 	case boardpb.Outcome_OUTCOME_CONFLICT:
 		r.Author = k.Who
 		recallValue(x, r)
-	case boardpb.Outcome_OUTCOME_UNSPECIFIED, boardpb.Outcome_OUTCOME_HELD, boardpb.Outcome_OUTCOME_DONE:
+	case boardpb.Outcome_OUTCOME_HELD:
+		r.Holder, r.HolderLoop, r.Field = k.Who, k.Field, ""
+	case boardpb.Outcome_OUTCOME_NOT_READY:
+		r.RetryAfterMs, r.ExpiresTMs, r.ExpiresInMs = max(0, k.ExpiresTMs-x.T()), 0, 0
+		r.Reason = x.Lease(r.Key).GetReason()
+	case boardpb.Outcome_OUTCOME_TIMEOUT:
+		r.Next, r.Limit = r.Limit, 0
+	case boardpb.Outcome_OUTCOME_DONE:
+		r.Holder = k.Who
+		if l := x.Lease(r.Key); l.GetGeneration() == r.Generation {
+			r.ResultRef = l.GetResultRef()
+		}
+	case boardpb.Outcome_OUTCOME_UNSPECIFIED:
 		r.Holder = k.Who
 	}
 }
@@ -271,10 +300,17 @@ func recallOne(op any, number uint64) *boardpb.Result {
 
 func recallClaim(x *state.Txn, r *boardpb.Result) {
 	recallValue(x, r)
+	recallAttempts(x, r)
 	for _, p := range x.Lease(r.Key).GetPrevious() {
 		if p.Generation < r.Generation {
 			r.Previous = append(r.Previous, p)
 		}
+	}
+}
+
+func recallAttempts(x *state.Txn, r *boardpb.Result) {
+	if l := x.Lease(r.Key); l.GetGeneration() == r.Generation {
+		r.Attempts = l.GetAttempts()
 	}
 }
 
@@ -376,15 +412,19 @@ func markTold(x *state.Txn, l *boardpb.Loop, seq uint64) {
 			if e.Cause == boardpb.EndedBy_ENDED_BY_EXPIRED {
 				x.Counters().LateRenewals++
 			}
-			told[i] = &boardpb.Ended{Key: e.Key, Generation: e.Generation, Cause: e.Cause, TMs: e.TMs, WallMs: e.WallMs, ToldSeq: seq}
+			told[i] = state.CloneEnded(e)
+			told[i].ToldSeq = seq
 		}
 	}
 	l.Untold = told
 }
 
-// Kept reports whether an answer of this code is remembered: those that say that the
-// command never ran are not.
-func Keeps(r *boardpb.Result) bool {
+// Keeps tells whether an answer is remembered: those that say that the command never ran
+// are not, nor those of a keepalive, which may run again.
+func Keeps(c *boardpb.Command, r *boardpb.Result) bool {
+	if c.GetLoopKeepalive() != nil {
+		return false
+	}
 	switch r.Code {
 	case boardpb.Code_CODE_EXPIRED_REQUEST, boardpb.Code_CODE_REQUEST_ID_REUSED, boardpb.Code_CODE_LOOP_ENDED,
 		boardpb.Code_CODE_LIMIT_IN_FLIGHT, boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, boardpb.Code_CODE_RESET:

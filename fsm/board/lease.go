@@ -18,6 +18,8 @@ func Claim(x *state.Txn, o *boardpb.Claim) *boardpb.Result {
 		switch {
 		case me.holds(l):
 			next := renew(x, l, o.DurationMs)
+			// It is worked on again: keepalives cover it once this answer is acknowledged.
+			next.LetGo, next.GrantSeq = false, x.Command().Seq
 			r := granted(x, next)
 			r.Renewed = true
 			return r
@@ -51,6 +53,9 @@ func grant(x *state.Txn, space *state.Space, key string, old *boardpb.Lease, dur
 	loop := x.Loop(me.loop)
 	if loop.GetHolds() >= state.MaxLeases {
 		return &boardpb.Result{Code: boardpb.Code_CODE_LIMIT_LEASES, Key: key, Got: uint64(loop.GetHolds()), Limit: state.MaxLeases}
+	}
+	if old == nil && !x.MakeRoom(key, state.LeaseBytes) {
+		return fullBoard(x, key, state.LeaseBytes)
 	}
 	next := &boardpb.Lease{Key: key, Generation: x.FirstGeneration(), Posted: live(x.Entry(key))}
 	if old != nil {
@@ -155,7 +160,11 @@ func Complete(x *state.Txn, o *boardpb.Complete) *boardpb.Result {
 		out.Version, out.ResultRef = stored.Version, resultRef(o, stored.Version)
 		l = x.Lease(o.Key)
 	}
-	next := state.CloneLease(endLease(x, l, done, boardpb.EndedBy_ENDED_BY_COMPLETED, ""))
+	to := done
+	if e := x.Entry(o.Key); e != nil && e.Deleted {
+		to = free // its holder deleted the item: posting it again is new work
+	}
+	next := state.CloneLease(endLease(x, l, to, boardpb.EndedBy_ENDED_BY_COMPLETED, ""))
 	next.ResultRef = out.ResultRef
 	x.PutLease(next)
 	x.Counters().Completes++

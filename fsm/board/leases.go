@@ -189,23 +189,39 @@ func shown(b *state.Board, l *boardpb.Lease) *boardpb.Lease {
 	return out
 }
 
-// LoopByID returns a loop and the leases it holds, in the order of their keys. It answers
-// not_found for one that never was, or that ended more than an hour ago.
-func LoopByID(b *state.Board, id string) (*boardpb.Loop, []*boardpb.Lease, *boardpb.Result) {
-	loop := b.Loop(id)
-	if id == "" || loop == nil {
-		return nil, nil, Explain(&boardpb.Result{Code: boardpb.Code_CODE_NOT_FOUND, Field: "loop", Loop: clip(id)})
+// LoopByID returns a loop and a page of the leases it holds, in the order of their keys;
+// next works as in List. It answers not_found for a loop that never was, or that ended more
+// than an hour ago.
+func LoopByID(b *state.Board, id string, limit uint32, after string) (
+	loop *boardpb.Loop, leases []*boardpb.Lease, next string, r *boardpb.Result) {
+	if loop = b.Loop(id); id == "" || loop == nil {
+		return nil, nil, "", Explain(&boardpb.Result{Code: boardpb.Code_CODE_NOT_FOUND, Field: "loop", Loop: clip(id)})
 	}
-	var leases []*boardpb.Lease
-	if loop.Holds > 0 {
-		b.Leases("", func(_ string, l *boardpb.Lease) bool {
-			if l.State == held && l.Loop == id {
-				leases = append(leases, shown(b, l))
-			}
-			return len(leases) < int(loop.Holds)
-		})
+	from := ""
+	if after != "" {
+		if r := checkAfter(state.CheckKey(after)); r != nil {
+			return nil, nil, "", r
+		}
+		from = after + "\x00"
 	}
-	return loop, leases, nil
+	if loop.Holds == 0 {
+		return loop, nil, "", nil
+	}
+	page := newPage(limit, state.MaxLeases, state.MaxLeases)
+	last, scanned := "", 0
+	b.Leases(from, func(key string, l *boardpb.Lease) bool {
+		match := l.State == held && l.Loop == id
+		if scanned++; scanned > scanMost || match && !page.fits(proto.Size(l)) {
+			next = last
+			return false
+		}
+		last = key
+		if match {
+			leases = append(leases, shown(b, l))
+		}
+		return from != "" || len(leases) < int(loop.Holds)
+	})
+	return loop, leases, next, nil
 }
 
 // EndedFor returns the leases of a principal's loop that ended without its doing and of

@@ -19,6 +19,10 @@ func LoopOpen(x *state.Txn, o *boardpb.LoopOpen) *boardpb.Result {
 	principal := state.Principal(x.Command().Actor)
 	if o.Nonce != "" {
 		if l := x.LoopByNonce(principal, o.Nonce); l != nil {
+			next := state.CloneLoop(l)
+			next.LastTMs = x.T()
+			wake(x, next)
+			x.PutLoop(next)
 			return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Loop: l.Id, TtlMs: l.TtlMs, Renewed: true}
 		}
 	}

@@ -46,6 +46,9 @@ func isFence(c boardpb.Code) bool {
 // conflicted counts one more conflict in a row of this principal on a key; of each key
 // the last eight principals are kept.
 func conflicted(x *state.Txn, key string) {
+	if x.Key(key) == nil {
+		return // a key without a record has nobody to fight over it, and no bound
+	}
 	me := state.Principal(x.Command().Actor)
 	next := &boardpb.ConflictCount{Key: key}
 	mine := &boardpb.ConflictBy{Principal: me, Rev: x.Head()}

@@ -291,6 +291,12 @@ func start(p state.Pattern, after string) string {
 	return max(p.Prefix(), after+"\x00")
 }
 
+// Current are the versions that make up what a key holds now: of an append key all since it
+// was last deleted, of another key the newest, of a deleted key none.
+func Current(b *state.Board, key string, k *state.Key) []*boardpb.Entry {
+	return currentItems(b.Schema().Find(key), k)
+}
+
 // currentItems are the versions that make up what a key holds now: of an append key all
 // since it was last deleted, of another key the newest.
 func currentItems(space *state.Space, k *state.Key) []*boardpb.Entry {

@@ -78,7 +78,6 @@ const (
 const (
 	fieldOwner  = "owner"
 	fieldWriter = "writer"
-	fieldRole   = "role"
 	fieldLoop   = "loop"
 	fieldOnce   = "once"
 )

@@ -16,6 +16,7 @@ func Txn(x *state.Txn, o *boardpb.Txn) *boardpb.Result {
 		}
 	}
 	out := &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK}
+	values := 0
 	for i, op := range o.Ops {
 		r := Apply(x, txnOp(op))
 		if r.Outcome != boardpb.Outcome_OUTCOME_OK {
@@ -23,6 +24,13 @@ func Txn(x *state.Txn, o *boardpb.Txn) *boardpb.Result {
 			r.FailedOp = &n
 			return r
 		}
+		// Up to 64 claims with their values would not fit into one answer.
+		if size := len(r.Value); values+size > state.MaxTxnValues {
+			r.Value, r.ValueGone = nil, true
+		} else {
+			values += size
+		}
+		r.Previous = nil
 		out.Results = append(out.Results, r)
 	}
 	return out

@@ -4332,6 +4332,7 @@ type Kept struct {
 	KeptTMs       int64                  `protobuf:"varint,15,opt,name=kept_t_ms,json=keptTMs,proto3" json:"kept_t_ms,omitempty"`          // when it was kept; idempotency keys lapse an hour later
 	Field         string                 `protobuf:"bytes,16,opt,name=field,proto3" json:"field,omitempty"`                                // which case of a code
 	Got           uint64                 `protobuf:"varint,17,opt,name=got,proto3" json:"got,omitempty"`
+	Failed        uint32                 `protobuf:"varint,18,opt,name=failed,proto3" json:"failed,omitempty"` // which guard or operation of a txn, by flags
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4474,6 +4475,13 @@ func (x *Kept) GetField() string {
 func (x *Kept) GetGot() uint64 {
 	if x != nil {
 		return x.Got
+	}
+	return 0
+}
+
+func (x *Kept) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
 	}
 	return 0
 }
@@ -6709,7 +6717,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\rended_wall_ms\x18\x10 \x01(\x03R\vendedWallMs\x12\x1b\n" +
 	"\tended_why\x18\x11 \x01(\tR\bendedWhy\x12\x14\n" +
 	"\x05holds\x18\x12 \x01(\rR\x05holds\x121\n" +
-	"\x06untold\x18\x13 \x03(\v2\x19.raftboard.board.v1.EndedR\x06untold\"\xbc\x03\n" +
+	"\x06untold\x18\x13 \x03(\v2\x19.raftboard.board.v1.EndedR\x06untold\"\xd4\x03\n" +
 	"\x04Kept\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tbody_hash\x18\x02 \x01(\fR\bbodyHash\x125\n" +
@@ -6729,7 +6737,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05flags\x18\x0e \x01(\rR\x05flags\x12\x1a\n" +
 	"\tkept_t_ms\x18\x0f \x01(\x03R\akeptTMs\x12\x14\n" +
 	"\x05field\x18\x10 \x01(\tR\x05field\x12\x10\n" +
-	"\x03got\x18\x11 \x01(\x04R\x03gotJ\x04\b\n" +
+	"\x03got\x18\x11 \x01(\x04R\x03got\x12\x16\n" +
+	"\x06failed\x18\x12 \x01(\rR\x06failedJ\x04\b\n" +
 	"\x10\v\"\xcd\x05\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03rev\x18\x01 \x01(\x04R\x03rev\x12\x10\n" +

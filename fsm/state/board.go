@@ -32,9 +32,10 @@ type board struct {
 
 	counts   []*boardpb.NamespaceCounts // by namespace; replaced on change
 	queues   []btree.Map[uint64, string]
-	holdings btree.Set[string] // loop NUL own-expiry key, of live leases
-	old      btree.Set[string] // rev version key: versions a newer one replaced, of set-like keys
-	tombs    btree.Set[string] // rev key: deleted keys
+	holdings btree.Set[string]       // loop NUL own-expiry key, of live leases
+	old      btree.Set[string]       // rev version key: versions a newer one replaced, of set-like keys
+	tombs    btree.Set[string]       // rev key: keys of which only numbers are left
+	due      *btree.BTreeG[Deadline] // of leases and delays of this board
 	idem     idemOrder
 	nonces   map[string]string // principal NUL nonce → loop that lives
 }
@@ -76,6 +77,7 @@ func newBoard(s *State, name string) *board {
 		head:      head{nextQueuePos: 1},
 		idem:      newIdemOrder(),
 		nonces:    map[string]string{},
+		due:       newDeadlines(),
 	}
 }
 
@@ -159,10 +161,14 @@ func (b *board) recount() {
 	for i, space := range b.schema.spaces {
 		b.counts[i] = &boardpb.NamespaceCounts{Pattern: space.Pattern.String()}
 	}
+	b.old, b.tombs = btree.Set[string]{}, btree.Set[string]{}
 	b.entries.index.Scan(func(key string, r *Record[*Key]) bool {
-		if !r.newest().Newest().Deleted {
+		k := r.newest()
+		if !k.Newest().Deleted {
 			b.count(key, func(c *boardpb.NamespaceCounts) { c.Entries++ })
 		}
+		b.followVersions(key, nil, k)
+		b.followTomb(key, nil, nil)
 		return true
 	})
 	b.leases.index.Scan(func(key string, r *Record[*boardpb.Lease]) bool {
@@ -171,6 +177,7 @@ func (b *board) recount() {
 		if space := b.schema.Find(key); space != nil && l.QueuePos > 0 {
 			b.queues[space.Number].Set(l.QueuePos, key)
 		}
+		b.followTomb(key, nil, nil)
 		return true
 	})
 }
@@ -181,29 +188,56 @@ func (b *board) count(key string, change func(c *boardpb.NamespaceCounts)) {
 	if space == nil {
 		return
 	}
-	old := b.counts[space.Number]
-	c := &boardpb.NamespaceCounts{Pattern: old.Pattern, Entries: old.Entries, Held: old.Held,
-		Delayed: old.Delayed, Parked: old.Parked, Done: old.Done, Ready: old.Ready}
+	c := cloneCounts(b.counts[space.Number])
 	change(c)
 	b.counts = slices.Clone(b.counts)
 	b.counts[space.Number] = c
 }
 
+// countLease adds or takes away one lease where it is counted.
 func countLease(c *boardpb.NamespaceCounts, l *boardpb.Lease, sign int) {
 	n := uint64(sign) // -1 wraps, and adding it subtracts
+	switch classOf(l) {
+	case classHeld:
+		c.Held += n
+	case classParked:
+		c.Parked += n
+	case classDone:
+		c.Done += n
+	case classDelayed:
+		c.Delayed += n
+	case classReady:
+		c.Ready += n
+	}
+}
+
+// leaseClass is what a lease counts as.
+type leaseClass uint8
+
+const (
+	classNone leaseClass = iota
+	classHeld
+	classParked
+	classDone
+	classDelayed
+	classReady
+)
+
+func classOf(l *boardpb.Lease) leaseClass {
 	switch {
 	case l == nil:
 	case l.State == boardpb.LeaseState_LEASE_STATE_HELD:
-		c.Held += n
+		return classHeld
 	case l.State == boardpb.LeaseState_LEASE_STATE_PARKED:
-		c.Parked += n
+		return classParked
 	case l.State == boardpb.LeaseState_LEASE_STATE_DONE:
-		c.Done += n
+		return classDone
 	case l.FreeTMs > 0:
-		c.Delayed += n
+		return classDelayed
 	case l.QueuePos > 0:
-		c.Ready += n
+		return classReady
 	}
+	return classNone
 }
 
 func (b *board) headSum() Sum {
@@ -244,15 +278,28 @@ type idemOrder struct {
 
 func newIdemOrder() idemOrder { return idemOrder{count: map[string]int{}} }
 
-// Stranded counts the keys with a record that a new table would leave without a
-// namespace or under another mode. Linear in the board: an operator's act.
+// Stranded counts the keys with a live entry, or a lease that is not free, which a new
+// table would leave without a namespace or under another mode. Linear in the board: an
+// operator's act.
 func (x *Txn) Stranded(schema *Schema) (first string, n int) {
-	x.b.entries.index.Scan(func(key string, _ *Record[*Key]) bool {
+	check := func(key string) {
 		old, next := x.b.schema.Find(key), schema.Find(key)
 		if next == nil || old != nil && old.Mode != next.Mode {
 			if n++; first == "" {
 				first = key
 			}
+		}
+	}
+	x.b.entries.index.Scan(func(key string, r *Record[*Key]) bool {
+		if !r.newest().Newest().Deleted {
+			check(key)
+		}
+		return true
+	})
+	x.b.leases.index.Scan(func(key string, r *Record[*boardpb.Lease]) bool {
+		l := r.newest()
+		if l.State != boardpb.LeaseState_LEASE_STATE_FREE && !l.Posted {
+			check(key)
 		}
 		return true
 	})

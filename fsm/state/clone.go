@@ -27,3 +27,26 @@ func CloneLease(l *boardpb.Lease) *boardpb.Lease {
 		PartialRefs: l.PartialRefs, EndedTMs: l.EndedTMs, EndedWallMs: l.EndedWallMs, Rev: l.Rev,
 	}
 }
+
+// cloneCluster copies the cluster record; its lists are shared.
+func cloneCluster(c *boardpb.ClusterRecord) *boardpb.ClusterRecord {
+	return &boardpb.ClusterRecord{
+		TMs: c.TMs, WallMs: c.WallMs, GraceUntilMs: c.GraceUntilMs, GraceMs: c.GraceMs, Level: c.Level,
+		LeaderTerm: c.LeaderTerm, LeaderId: c.LeaderId, Leaderships: c.Leaderships, Nodes: c.Nodes,
+	}
+}
+
+func cloneCounts(c *boardpb.NamespaceCounts) *boardpb.NamespaceCounts {
+	return &boardpb.NamespaceCounts{Pattern: c.Pattern, Entries: c.Entries, Held: c.Held, Delayed: c.Delayed,
+		Parked: c.Parked, Done: c.Done, Ready: c.Ready}
+}
+
+// CloneEnded and ClonePrevious copy what loops and leases remember.
+func CloneEnded(e *boardpb.Ended) *boardpb.Ended {
+	return &boardpb.Ended{Key: e.Key, Generation: e.Generation, Cause: e.Cause, TMs: e.TMs, WallMs: e.WallMs, ToldSeq: e.ToldSeq}
+}
+
+func ClonePrevious(p *boardpb.Previous) *boardpb.Previous {
+	return &boardpb.Previous{Owner: p.Owner, Loop: p.Loop, Generation: p.Generation, EndedBy: p.EndedBy, Reason: p.Reason,
+		PartialRefs: p.PartialRefs, EndedTMs: p.EndedTMs, EndedWallMs: p.EndedWallMs}
+}

@@ -15,6 +15,7 @@ func (x *Txn) Commit() (rev uint64) {
 	if x.empty() {
 		return b.head.rev
 	}
+	x.trimTombstones()
 	if len(x.events) > 0 {
 		x.head.rev++
 	}
@@ -39,7 +40,6 @@ func (x *Txn) Commit() (rev uint64) {
 	for _, ev := range x.events {
 		x.appendEvent(ev)
 	}
-	x.trimTombstones(at)
 	b.head = x.head
 	x.s.touch(b)
 	x.Discard()
@@ -98,6 +98,8 @@ func (x *Txn) commitKey(at uint64, ch *stagedChange[*Key]) {
 		b.entries.put(at, ch.key, ch.v)
 	}
 	b.followVersions(ch.key, old, ch.v)
+	l, _ := b.leases.get(ch.key)
+	b.followTomb(ch.key, old, l)
 	x.account(oldTotal, newTotal)
 	if wasLive != isLive {
 		b.count(ch.key, func(c *boardpb.NamespaceCounts) {
@@ -131,10 +133,18 @@ func (x *Txn) commitLease(at uint64, key string, l *boardpb.Lease) {
 		x.account(minus, e.lease(b.name, l))
 		x.s.rememberLease(b, l)
 	}
-	b.count(key, func(c *boardpb.NamespaceCounts) {
-		countLease(c, old, -1)
-		countLease(c, l, +1)
-	})
+	b.followTomb(key, oldKeyOf(b, key), old)
+	if classOf(old) != classOf(l) {
+		b.count(key, func(c *boardpb.NamespaceCounts) {
+			countLease(c, old, -1)
+			countLease(c, l, +1)
+		})
+	}
+}
+
+func oldKeyOf(b *board, key string) *Key {
+	k, _ := b.entries.get(key)
+	return k
 }
 
 // leaseDeadline is when a lease record is looked at without being asked for.
@@ -151,6 +161,7 @@ func leaseDeadline(b *board, l *boardpb.Lease) (Deadline, bool) {
 func (s *State) rememberLease(b *board, l *boardpb.Lease) {
 	if d, ok := leaseDeadline(b, l); ok {
 		s.deadlines.Set(d)
+		b.due.Set(d)
 	}
 	if l.State == boardpb.LeaseState_LEASE_STATE_HELD {
 		b.holdings.Insert(holding(l))
@@ -163,6 +174,7 @@ func (s *State) rememberLease(b *board, l *boardpb.Lease) {
 func (s *State) forgetLease(b *board, l *boardpb.Lease) {
 	if d, ok := leaseDeadline(b, l); ok {
 		s.deadlines.Delete(d)
+		b.due.Delete(d)
 	}
 	if l.State == boardpb.LeaseState_LEASE_STATE_HELD {
 		b.holdings.Delete(holding(l))
@@ -279,29 +291,3 @@ func (x *Txn) appendEvent(ev *boardpb.Event) {
 
 // IsNote tells a note from a change (SPEC F-32): notes never push changes out.
 func IsNote(k boardpb.Kind) bool { return k >= boardpb.Kind_KIND_CONFLICT }
-
-// trimTombstones forgets the oldest deleted keys beyond the limit with their free lease
-// records, and raises the floors above which their numbers go on.
-func (x *Txn) trimTombstones(at uint64) {
-	b := x.b
-	for n := 0; n < 4 && b.tombs.Len() > MaxTombstones; n++ {
-		oldest, _ := b.tombs.Min()
-		_, key := splitRevKey(oldest)
-		k, _ := b.entries.get(key)
-		l, _ := b.leases.get(key)
-		if l != nil && l.State != boardpb.LeaseState_LEASE_STATE_FREE {
-			// It stays, as its lease record does; the next write finds it again.
-			return
-		}
-		x.head.versionFloor = max(x.head.versionFloor, k.Newest().Version)
-		for _, e := range k.versions {
-			x.head.liveBytes -= EntryBytes(e)
-		}
-		x.commitKey(at, &stagedChange[*Key]{key: key, drop: true})
-		if l != nil {
-			x.head.generationFloor = max(x.head.generationFloor, l.Generation)
-			x.head.liveBytes -= leaseOverhead
-			x.commitLease(at, key, nil)
-		}
-	}
-}

@@ -190,6 +190,7 @@ func (e *encoder) kept(board string, v *boardpb.Kept) Sum {
 	e.i64(v.KeptTMs)
 	e.str(v.Field)
 	e.u64(v.Got)
+	e.u64(uint64(v.Failed))
 	return e.sum()
 }
 

@@ -24,7 +24,8 @@ const (
 	MaxTxn                 = 64 // guards, and operations
 	MaxNamespaces          = 128
 	MaxBoards              = 256
-	MaxNodes               = 64 // live and removed ones that are remembered
+	MaxNodeText            = 512 // bytes of an id, a name, an address, a version of a node
+	MaxNodes               = 64  // live and removed ones that are remembered
 
 	InFlight       = 256 // seqs of one loop above its floor
 	MaxKept        = 512 // bytes of a remembered result
@@ -51,7 +52,10 @@ const (
 	ExpiriesPerStep = 256
 	ClaimScan       = 1024
 	NotesPerSecond  = 10
-	CompactPerWrite = 1024 // old versions one write may push out of a full board
+	LeaseBytes      = 256     // counted for a lease record
+	ResultsReserve  = 8       // results of finished items may fill this fraction above the cap
+	MaxTxnValues    = 1 << 20 // bytes of values in the answer to a txn
+	CompactPerWrite = 1024    // old versions one write may push out of a full board
 
 	MaxChanges     = 100_000
 	MaxNotes       = 20_000
@@ -61,5 +65,5 @@ const (
 	DigestsKept    = 1024
 
 	entryOverhead = 128 // bytes counted for a version beside its texts
-	leaseOverhead = 256
+	leaseOverhead = LeaseBytes
 )

@@ -212,10 +212,6 @@ func (l *Loader) Finish(h *boardpb.SnapshotHeader) (*State, error) {
 	s.hashRecord()
 	for _, b := range s.boards {
 		b.recount()
-		b.entries.index.Scan(func(key string, r *Record[*Key]) bool {
-			b.followVersions(key, nil, r.newest())
-			return true
-		})
 		s.touch(b)
 	}
 	if got := s.Digest().Bytes(); h.Applied > 0 && !bytes.Equal(got[:], h.Digest) {

@@ -171,7 +171,10 @@ type garbage struct {
 	floor uint64 // the lowest index of a View that may still be read
 	queue []obsolete
 	head  int
+	added int // since the last collection
 }
+
+const collectAtLeast = 1024
 
 type obsolete struct {
 	at     uint64
@@ -180,11 +183,15 @@ type obsolete struct {
 
 func (g *garbage) add(at uint64, r interface{ trim(floor uint64) }) {
 	g.queue = append(g.queue, obsolete{at, r})
+	g.added++
 }
 
-// collect frees at most limit records.
-func (g *garbage) collect(floor uint64, limit int) {
+// collect frees a bounded number of records, and more than were added since the last
+// time: an entry may hold thousands of commands, and the queue must not trail behind.
+func (g *garbage) collect(floor uint64) {
 	g.floor = floor
+	limit := collectAtLeast + g.added
+	g.added = 0
 	for n := 0; n < limit && g.head < len(g.queue) && g.queue[g.head].at <= floor; n++ {
 		g.queue[g.head].record.trim(floor)
 		g.queue[g.head] = obsolete{}

@@ -35,7 +35,7 @@ func TestAHeldViewNeverChanges(t *testing.T) {
 			for _, v := range views {
 				floor = min(floor, v.at)
 			}
-			g.collect(floor, rapid.IntRange(0, 3).Draw(t, "collect"))
+			g.collect(floor)
 			for range rapid.IntRange(0, 4).Draw(t, "changes") {
 				key := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key")
 				if rapid.IntRange(0, 3).Draw(t, "what") == 0 {
@@ -113,13 +113,13 @@ func TestWhatNoViewShowsIsFreed(t *testing.T) {
 			put(at+1, fmt.Sprint("k", i))
 		}
 	}
-	g.collect(2, 1000)
+	g.collect(2)
 	runtime.GC()
 	runtime.GC()
 	if n := freed.Load(); n > keys {
 		t.Fatalf("%d values were freed, but a view at 2 may show %d of them", n, 2*keys)
 	}
-	g.collect(3, 1000)
+	g.collect(3)
 	for range 20 {
 		runtime.GC()
 		runtime.Gosched()

@@ -5,9 +5,10 @@ import (
 )
 
 // MakeRoom tells whether need more bytes fit under the board's cap. If they don't, it
-// first gives up the oldest history of set-like keys (SPEC F-32), at most CompactPerWrite
-// versions; what it gave up is said by one compaction event.
-func (x *Txn) MakeRoom(need uint64) bool {
+// first gives up the oldest history of set-like keys (SPEC F-32), then the numbers of
+// keys that are long gone, at most CompactPerWrite of each; lost history is said by one
+// compaction event. The key that is about to be written keeps its numbers.
+func (x *Txn) MakeRoom(key string, need uint64) bool {
 	limit := x.b.maxBytes()
 	full := func(uint64) bool { return x.head.liveBytes+need > limit }
 	if !full(0) {
@@ -18,7 +19,80 @@ func (x *Txn) MakeRoom(need uint64) bool {
 		x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_COMPACTION, Surface: boardpb.Surface_SURFACE_BOARD,
 			OldestRev: highest + 1, Reason: "the board is full"})
 	}
+	if full(0) {
+		x.dropTombs(key, CompactPerWrite, func() bool { return full(0) })
+	}
 	return !full(0)
+}
+
+// dropTombs forgets keys of which only numbers are left, the oldest first, while more
+// says so. Their numbers become the board's floors, above which a key without a record
+// starts: no version and no generation is given twice.
+func (x *Txn) dropTombs(except string, limit int, more func() bool) {
+	var oldest []string
+	x.b.tombs.Scan(func(rk string) bool {
+		_, key := splitRevKey(rk)
+		if key != except && x.entries.lookup(key) == nil && x.leases.lookup(key) == nil {
+			oldest = append(oldest, key)
+		}
+		return len(oldest) < limit
+	})
+	for _, key := range oldest {
+		if !more() {
+			return
+		}
+		if k := x.Key(key); k != nil {
+			x.head.versionFloor = max(x.head.versionFloor, k.Newest().Version)
+			for _, e := range k.versions {
+				x.head.liveBytes -= EntryBytes(e)
+			}
+			x.entries.put(key, nil, true)
+		}
+		if l := x.Lease(key); l != nil {
+			x.head.generationFloor = max(x.head.generationFloor, l.Generation)
+			x.head.liveBytes -= leaseOverhead
+			x.leases.put(key, nil, true)
+		}
+		if x.Conflicts(key) != nil {
+			x.conflicts.put(key, nil, true)
+		}
+	}
+}
+
+// trimTombstones keeps the number of keys that are long gone under its limit.
+func (x *Txn) trimTombstones() {
+	surplus := x.b.tombs.Len() - MaxTombstones
+	x.dropTombs("", 4, func() bool { surplus--; return surplus >= 0 })
+}
+
+// followTomb keeps the order of keys of which only numbers are left: no live entry, and a
+// lease that is free or none. old and oldLease are the records before the change.
+func (b *board) followTomb(key string, old *Key, oldLease *boardpb.Lease) {
+	if at, was := tombAt(key, old, oldLease); was {
+		b.tombs.Delete(at)
+	}
+	k, _ := b.entries.get(key)
+	l, _ := b.leases.get(key)
+	if at, is := tombAt(key, k, l); is {
+		b.tombs.Insert(at)
+	}
+}
+
+func tombAt(key string, k *Key, l *boardpb.Lease) (at string, is bool) {
+	var rev uint64
+	if k != nil {
+		if !k.Newest().Deleted {
+			return "", false
+		}
+		rev = k.Newest().Rev
+	}
+	if l != nil {
+		if l.State != boardpb.LeaseState_LEASE_STATE_FREE {
+			return "", false
+		}
+		rev = max(rev, l.Rev)
+	}
+	return revKey(rev, key), k != nil || l != nil
 }
 
 // dropOld gives up to limit replaced versions, the oldest first, while more says so of
@@ -75,17 +149,8 @@ func (b *board) followVersions(key string, old, k *Key) {
 			}
 			b.old.Delete(oldKey(e))
 		}
-		if old.Newest().Deleted {
-			b.tombs.Delete(revKey(old.Newest().Rev, key))
-		}
 	}
-	if k == nil {
-		return
-	}
-	if k.Newest().Deleted {
-		b.tombs.Insert(revKey(k.Newest().Rev, key))
-	}
-	if !b.setLike(key) {
+	if k == nil || !b.setLike(key) {
 		return
 	}
 	for i := len(k.versions) - 2; i >= 0 && k.versions[i].Version >= known; i-- {

@@ -164,7 +164,7 @@ func (s *Space) Owner(key string) string {
 	return owner
 }
 
-// LeaseMs is the duration of a claim that names none.
+// LeaseDefault is the duration of a claim that names none.
 func (s *Space) LeaseDefault() int64 {
 	if s.LeaseMs > 0 {
 		return s.LeaseMs

@@ -37,11 +37,10 @@ type digestAt struct {
 // New is the state before the first entry.
 func New() *State {
 	s := &State{
-		cluster: &boardpb.ClusterRecord{GraceMs: DefaultGraceMs, Level: 1},
-		boards:  map[string]*board{},
-		deadlines: btree.NewBTreeGOptions(Deadline.before,
-			btree.Options{NoLocks: true}),
-		touched: map[string]*board{},
+		cluster:   &boardpb.ClusterRecord{GraceMs: DefaultGraceMs, Level: 1},
+		boards:    map[string]*board{},
+		deadlines: newDeadlines(),
+		touched:   map[string]*board{},
 	}
 	settings := DefaultSettings()
 	schema, bad := CompileSchema(settings.Namespaces)
@@ -76,20 +75,15 @@ func (s *State) SetTime(t, wall int64) {
 	if t <= s.cluster.TMs && wall <= s.cluster.WallMs {
 		return
 	}
-	// Shallow on purpose: it happens on every entry, and lists are never changed in place.
-	c := &boardpb.ClusterRecord{
-		TMs: max(t, s.cluster.TMs), WallMs: max(wall, s.cluster.WallMs),
-		GraceUntilMs: s.cluster.GraceUntilMs, GraceMs: s.cluster.GraceMs, Level: s.cluster.Level,
-		LeaderTerm: s.cluster.LeaderTerm, LeaderId: s.cluster.LeaderId,
-		Leaderships: s.cluster.Leaderships, Nodes: s.cluster.Nodes,
-	}
+	c := cloneCluster(s.cluster)
+	c.TMs, c.WallMs = max(t, c.TMs), max(wall, c.WallMs)
 	s.cluster = c
 }
 
 // Begin opens an entry; floor is the lowest index a reader's View may have.
 func (s *State) Begin(index, term, floor uint64) {
 	s.applied, s.term = index, term
-	s.garbage.collect(floor, 4096)
+	s.garbage.collect(floor)
 }
 
 // End closes an entry: its digest is remembered.
@@ -189,6 +183,10 @@ type Deadline struct {
 	ID    string
 }
 
+func newDeadlines() *btree.BTreeG[Deadline] {
+	return btree.NewBTreeGOptions(Deadline.before, btree.Options{NoLocks: true})
+}
+
 // DeadlineKind says what a deadline is about.
 type DeadlineKind uint8
 
@@ -219,9 +217,15 @@ func (s *State) Passed(e int64) bool { return s.T() >= s.When(e) }
 func (s *State) When(e int64) int64 { return max(e, min(s.cluster.GraceUntilMs, e+GraceCapMs)) }
 
 // Due lists up to limit deadlines that have come, in their order.
-func (s *State) Due(limit int) []Deadline {
-	var due []Deadline
-	s.deadlines.Scan(func(d Deadline) bool {
+func (s *State) Due(limit int) []Deadline { return s.dueOf(s.deadlines, limit) }
+
+// DueLeases lists up to limit leases and delays of one board whose deadline has come.
+func (s *State) DueLeases(board string, limit int) []Deadline {
+	return s.dueOf(s.boards[board].due, limit)
+}
+
+func (s *State) dueOf(tree *btree.BTreeG[Deadline], limit int) (due []Deadline) {
+	tree.Scan(func(d Deadline) bool {
 		// Passed falls as T rises, so the first that has not passed ends the scan.
 		if len(due) == limit || !s.Passed(d.T) {
 			return false

@@ -279,8 +279,9 @@ func (x *Txn) LoopByNonce(principal, nonce string) *boardpb.Loop {
 // due asks only for those whose own expiry has passed. What this Txn staged does not show.
 func (x *Txn) Holdings(loop string, limit int, due bool) []string {
 	var keys []string
-	x.b.holdings.Ascend(holdings(loop), func(h string) bool {
-		rest, mine := strings.CutPrefix(h, holdings(loop))
+	mineFrom := holdings(loop)
+	x.b.holdings.Ascend(mineFrom, func(h string) bool {
+		rest, mine := strings.CutPrefix(h, mineFrom)
 		if !mine || len(keys) == limit {
 			return false
 		}
@@ -352,10 +353,14 @@ func (x *Txn) NoteAllowed(principal string) bool {
 	return true
 }
 
-// Queue calls each for the claimable items of a namespace behind a position, in order.
+// NextQueued is the first claimable item of a namespace behind a position; 0 is none.
 // What this Txn staged does not show.
-func (x *Txn) Queue(s *Space, after uint64, each func(pos uint64, key string) bool) {
-	x.b.queues[s.Number].Ascend(after+1, each)
+func (x *Txn) NextQueued(s *Space, after uint64) (pos uint64, key string) {
+	x.b.queues[s.Number].Ascend(after+1, func(p uint64, k string) bool {
+		pos, key = p, k
+		return false
+	})
+	return pos, key
 }
 
 // Emit stages an event: who, when and the number are filled in here.
