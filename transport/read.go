@@ -206,8 +206,8 @@ func stats(b *state.Board) *wirepb.StatsAnswer {
 }
 
 func loopStatus(b *state.Board, q *wirepb.LoopQuery, answer *wirepb.ReadResponse) *boardpb.Result {
-	loop, leases, refused := board.LoopByID(b, q.Loop)
-	answer.Answer = &wirepb.ReadResponse_LoopStatus{LoopStatus: &wirepb.LoopAnswer{Loop: loop, Leases: leases}}
+	loop, leases, next, refused := board.LoopByID(b, q.Loop, q.Limit, q.After)
+	answer.Answer = &wirepb.ReadResponse_LoopStatus{LoopStatus: &wirepb.LoopAnswer{Loop: loop, Leases: leases, Next: next}}
 	return refused
 }
 
@@ -247,14 +247,17 @@ func leases(b *state.Board, q *wirepb.LeasesQuery, answer *wirepb.ReadResponse) 
 }
 
 func events(b *state.Board, q *wirepb.EventsQuery, answer *wirepb.ReadResponse) *boardpb.Result {
-	found, more, last, refused := board.Since(b,
-		board.Cursor{Rev: q.AfterRev, Sub: q.AfterSub, Whole: q.AfterWholeRev},
-		board.EventFilter{Kinds: q.Kinds, Patterns: q.Patterns, ExcludeAuthor: q.ExcludeAuthor, To: q.To, Limit: q.Limit})
+	filter := board.EventFilter{Kinds: q.Kinds, Patterns: q.Patterns, ExcludeAuthor: q.ExcludeAuthor, To: q.To, Limit: q.Limit}
+	query, refused := board.NewEventQuery(b, filter)
+	if refused != nil {
+		return refused
+	}
+	found, more, last, refused := board.Since(b, board.Cursor{Rev: q.AfterRev, Sub: q.AfterSub, Whole: q.AfterWholeRev}, filter)
 	if refused != nil {
 		return refused
 	}
 	answer.Answer = &wirepb.ReadResponse_Events{Events: &wirepb.EventsAnswer{
-		Events: found, HasMore: more, LastRev: last, OldestRev: b.OldestRev(),
+		Events: found, HasMore: more, LastRev: last, OldestRev: query.OldestRev(b),
 	}}
 	return nil
 }

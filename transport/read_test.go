@@ -257,3 +257,28 @@ func TestACallWithoutANameIsUnauthenticatedOnEveryFace(t *testing.T) {
 		}
 	})
 }
+
+func TestAPageOfEventsNamesTheOldestRevOfTheFeed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := clustertest.Start(t, clustertest.Options{})
+		w := as(t, c, "w1", c.Follower())
+		var last uint64
+		for n := range 20 {
+			last = w.ok(set("results/w1/a", fmt.Sprint(n))).Rev
+		}
+		as(t, c, "op", c.Leader()).ok(&boardpb.Command{IdempotencyKey: "k", Op: &boardpb.Command_BoardCompact{
+			BoardCompact: &boardpb.BoardCompact{Name: "default", BeforeRev: last}}})
+		events := func(after uint64) *wirepb.ReadRequest {
+			return &wirepb.ReadRequest{Board: "default", Query: &wirepb.ReadRequest_Events{
+				Events: &wirepb.EventsQuery{AfterRev: after, AfterWholeRev: true}}}
+		}
+		got := w.read(events(last)).GetEvents().OldestRev
+		if got < 3 {
+			t.Fatalf("after a compaction before rev %d the oldest rev is %d", last, got)
+		}
+		w.read(events(got - 1)) // from here the feed goes on, and from no rev below
+		if r := w.readError(events(got - 2)); r.Code != boardpb.Code_CODE_COMPACTED || r.OldestRev != got {
+			t.Errorf("oldest_rev is %d, and from below it: %v", got, r)
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
 	"raftboard/node"
@@ -32,8 +33,8 @@ const (
 type watch struct {
 	service *service
 	node    *node.Node
-	board   string
-	filter  eventFilter
+	name    string // of the board
+	query   *board.EventQuery
 	values  bool
 
 	incarnation string
@@ -84,7 +85,7 @@ func (s *service) serveWatch(ctx context.Context, request *wirepb.WatchRequest,
 	if cut.Code != boardpb.Code_CODE_SLOW_READER && w.put(ctx, &wirepb.WatchResponse{
 		Message: &wirepb.WatchResponse_Cut{Cut: cut},
 	}) == nil {
-		w.put(ctx, nil)
+		close(w.buffer) // its end: nothing is put behind the reason
 		pauseFor(sent, slowAfter)
 	}
 	return cut
@@ -101,7 +102,7 @@ func (s *service) openWatch(ctx context.Context, request *wirepb.WatchRequest) (
 	if likely == nil {
 		likely = view.Board(state.DefaultBoard) // the patterns are checked alike for every board
 	}
-	if _, refused := newEventFilter(likely, request); refused != nil {
+	if _, refused := watchQuery(likely, request); refused != nil {
 		return nil, nil, refused
 	}
 	var refused *boardpb.Result
@@ -122,12 +123,12 @@ func (s *service) openWatch(ctx context.Context, request *wirepb.WatchRequest) (
 	if refused != nil {
 		return nil, nil, refused
 	}
-	filter, refused := newEventFilter(b, request)
+	query, refused := watchQuery(b, request)
 	if refused != nil {
 		return nil, nil, refused
 	}
 	w := &watch{
-		service: s, node: n, board: request.Board, filter: filter, values: request.IncludeValues,
+		service: s, node: n, name: request.Board, query: query, values: request.IncludeValues,
 		incarnation: b.Incarnation(), next: b.Rev() + 1, buffer: make(chan *wirepb.WatchResponse, watchBuffer),
 	}
 	if from, given := request.Start.(*wirepb.WatchRequest_FromRev); given {
@@ -140,12 +141,20 @@ func (s *service) openWatch(ctx context.Context, request *wirepb.WatchRequest) (
 	return w, view, nil
 }
 
+// watchQuery checks what was asked for, before anything is subscribed to (TRIALS T-54).
+func watchQuery(b *state.Board, request *wirepb.WatchRequest) (*board.EventQuery, *boardpb.Result) {
+	if len(request.Patterns) == 0 {
+		return nil, badField("patterns", "a watch names no patterns", `give at least one; "**" is everything`)
+	}
+	return board.NewEventQuery(b, board.EventFilter{Kinds: request.Kinds, Patterns: request.Patterns, To: request.To})
+}
+
 // viewAhead waits for a start above this node's head: a fence shows whether the cluster
 // has that rev, and by then this node has it too.
-func (s *service) viewAhead(ctx context.Context, n *node.Node, board string, from uint64) (*state.View, *boardpb.Result) {
+func (s *service) viewAhead(ctx context.Context, n *node.Node, name string, from uint64) (*state.View, *boardpb.Result) {
 	ctx, cancel := context.WithTimeout(ctx, aheadWait)
 	defer cancel()
-	view, refused := s.view(ctx, n, node.Consistency{Board: board})
+	view, refused := s.view(ctx, n, node.Consistency{Board: name})
 	if refused != nil {
 		r := refuse(boardpb.Code_CODE_READ_TIMEOUT,
 			fmt.Sprintf("rev %d is not here yet, and the cluster could not be asked: %s", from, refused.Message),
@@ -153,7 +162,7 @@ func (s *service) viewAhead(ctx context.Context, n *node.Node, board string, fro
 		r.RetryAfterMs = retryAfterMs
 		return nil, r
 	}
-	if b := view.Board(board); b != nil && from > b.Rev()+1 {
+	if b := view.Board(name); b != nil && from > b.Rev()+1 {
 		r := badField("from_rev", fmt.Sprintf("from_rev is %d, the board is at rev %d", from, b.Rev()),
 			fmt.Sprintf("the highest start is %d, which waits for the next event", b.Rev()+1))
 		r.Rev, r.Incarnation = b.Rev(), b.Incarnation()
@@ -164,9 +173,9 @@ func (s *service) viewAhead(ctx context.Context, n *node.Node, board string, fro
 
 // run feeds the buffer until something ends the watch.
 func (w *watch) run(ctx context.Context, request *wirepb.WatchRequest, view *state.View) *boardpb.Result {
-	b := view.Board(w.board)
+	b := view.Board(w.name)
 	opened := &wirepb.WatchOpened{Rev: w.next, Incarnation: w.incarnation, NodeId: w.service.self.Id,
-		Unmatched: w.filter.unmatched}
+		Unmatched: w.query.Unmatched()}
 	if cut := w.put(ctx, &wirepb.WatchResponse{Message: &wirepb.WatchResponse_Opened{Opened: opened}}); cut != nil {
 		return cut
 	}
@@ -234,9 +243,9 @@ func (w *watch) catchUp(ctx context.Context) (progress bool, cut *boardpb.Result
 
 // current answers the board as this node has it now, if it still is the one that is watched.
 func (w *watch) current() (*state.Board, *boardpb.Result) {
-	b := w.node.View().Board(w.board)
+	b := w.node.View().Board(w.name)
 	if b == nil {
-		return nil, w.cut(boardpb.Code_CODE_NOT_FOUND, fmt.Sprintf("board %q was deleted", w.board))
+		return nil, w.cut(boardpb.Code_CODE_NOT_FOUND, fmt.Sprintf("board %q was deleted", w.name))
 	}
 	if w.incarnation == "" {
 		w.incarnation = b.Incarnation() // the default board came to be with its first write
@@ -253,13 +262,13 @@ func (w *watch) page(b *state.Board) (page []*wirepb.WatchEvent, next uint64, co
 	next = b.Rev() + 1
 	var bytes int
 	var last uint64
-	oldest := b.Events(w.next, 0, w.filter.notes, func(e *boardpb.Event) bool {
+	oldest := b.Events(w.next, 0, w.query.Notes(), func(e *boardpb.Event) bool {
 		full := len(page) >= watchEvents || bytes >= watchBytes
 		if full && e.Rev != last {
 			next = e.Rev
 			return false
 		}
-		if !w.filter.match(e) {
+		if !w.query.Match(e) {
 			return true
 		}
 		we := &wirepb.WatchEvent{Event: e}
@@ -288,8 +297,7 @@ func hasValue(e *boardpb.Event) bool {
 
 // retained refuses a start whose events are no longer all there.
 func (w *watch) retained(b *state.Board) *boardpb.Result {
-	oldest := b.Events(w.next, 0, w.filter.notes, func(*boardpb.Event) bool { return false })
-	if w.next < oldest {
+	if oldest := w.query.OldestRev(b); w.next < oldest {
 		return w.compacted(b, oldest)
 	}
 	return nil

@@ -386,3 +386,37 @@ func TestT53WatchersDieWithTheirClientsAndTheirNumberIsBounded(t *testing.T) {
 		}
 	})
 }
+
+func TestAWatchAndAPageOfEventsChooseTheSame(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := clustertest.Start(t, clustertest.Options{})
+		w := as(t, c, "w1", c.Follower())
+		loop := w.openLoop() // an event of no key
+		w.ok(set("results/w1/a", "1"))
+		w.ok(add("facts/x", "1"))
+		claim := claimOf("claims/x", 3_000_000)
+		claim.Loop, claim.IdempotencyKey = loop, "c"
+		w.ok(claim)
+		last := w.ok(set("results/w1/last", "1")).Rev
+		for _, patterns := range [][]string{{"*"}, {"*/*"}, {"**"}, {"facts/*", "results/**"}, {"results/w1/last"}} {
+			var paged, watched []string
+			page := w.read(&wirepb.ReadRequest{Board: "default", Query: &wirepb.ReadRequest_Events{
+				Events: &wirepb.EventsQuery{Patterns: patterns}}}).GetEvents()
+			for _, e := range page.Events {
+				paged = append(paged, fmt.Sprintf("%d.%d %v %s", e.Rev, e.Sub, e.Kind, e.Key))
+			}
+			f := watch(w, fromRev(1, patterns...))
+			for idle := false; !idle; {
+				m := f.next()
+				for _, e := range m.GetEvents().GetEvents() {
+					watched = append(watched, fmt.Sprintf("%d.%d %v %s", e.Event.Rev, e.Event.Sub, e.Event.Kind, e.Event.Key))
+				}
+				idle = m.GetBookmark().GetRev() >= last
+			}
+			if fmt.Sprint(watched) != fmt.Sprint(paged) {
+				t.Errorf("%v: watched\n%v, paged\n%v", patterns, watched, paged)
+			}
+			f.stop()
+		}
+	})
+}

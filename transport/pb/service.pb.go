@@ -1035,6 +1035,8 @@ func (*BoardsQuery) Descriptor() ([]byte, []int) {
 type LoopQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Loop          string                 `protobuf:"bytes,1,opt,name=loop,proto3" json:"loop,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1072,6 +1074,20 @@ func (*LoopQuery) Descriptor() ([]byte, []int) {
 func (x *LoopQuery) GetLoop() string {
 	if x != nil {
 		return x.Loop
+	}
+	return ""
+}
+
+func (x *LoopQuery) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *LoopQuery) GetAfter() string {
+	if x != nil {
+		return x.After
 	}
 	return ""
 }
@@ -2178,6 +2194,7 @@ type LoopAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Loop          *pb.Loop               `protobuf:"bytes,1,opt,name=loop,proto3" json:"loop,omitempty"`
 	Leases        []*pb.Lease            `protobuf:"bytes,2,rep,name=leases,proto3" json:"leases,omitempty"`
+	Next          string                 `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2224,6 +2241,13 @@ func (x *LoopAnswer) GetLeases() []*pb.Lease {
 		return x.Leases
 	}
 	return nil
+}
+
+func (x *LoopAnswer) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type SessionRequest struct {
@@ -5184,9 +5208,11 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rDescribeQuery\"\f\n" +
 	"\n" +
 	"StatsQuery\"\r\n" +
-	"\vBoardsQuery\"\x1f\n" +
+	"\vBoardsQuery\"K\n" +
 	"\tLoopQuery\x12\x12\n" +
-	"\x04loop\x18\x01 \x01(\tR\x04loop\"\xba\x06\n" +
+	"\x04loop\x18\x01 \x01(\tR\x04loop\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"\xba\x06\n" +
 	"\fReadResponse\x124\n" +
 	"\afailure\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\afailure\x12\x10\n" +
 	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x11\n" +
@@ -5277,11 +5303,12 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x04keys\x18\x04 \x01(\x04R\x04keys\x12\x1d\n" +
 	"\n" +
 	"live_bytes\x18\x05 \x01(\x04R\tliveBytes\x12\x1a\n" +
-	"\bimplicit\x18\x06 \x01(\bR\bimplicit\"m\n" +
+	"\bimplicit\x18\x06 \x01(\bR\bimplicit\"\x81\x01\n" +
 	"\n" +
 	"LoopAnswer\x12,\n" +
 	"\x04loop\x18\x01 \x01(\v2\x18.raftboard.board.v1.LoopR\x04loop\x121\n" +
-	"\x06leases\x18\x02 \x03(\v2\x19.raftboard.board.v1.LeaseR\x06leases\"\xdc\x01\n" +
+	"\x06leases\x18\x02 \x03(\v2\x19.raftboard.board.v1.LeaseR\x06leases\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xdc\x01\n" +
 	"\x0eSessionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1d\n" +
 	"\n" +
