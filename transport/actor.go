@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/state"
 )
 
 const (
@@ -15,9 +16,6 @@ const (
 	AsHeader = "raftboard-as"
 	// ClientHeader is the metadata by which a client program names itself and its version.
 	ClientHeader = "x-raftboard-client"
-
-	// maxNameBytes is the length of the longest principal of SPEC F-11.
-	maxNameBytes = 48
 )
 
 // resolveActor is the one function through which an actor enters the system: it turns
@@ -41,8 +39,8 @@ func resolveActor(ctx context.Context, auth string) (*boardpb.Actor, *boardpb.Re
 		return nil, refuse(boardpb.Code_CODE_BAD_REQUEST, "the call states more than one name",
 			"send the metadata raftboard-as once")
 	}
-	if why := nameProblem(names[0]); why != "" {
-		r := refuse(boardpb.Code_CODE_BAD_REQUEST, fmt.Sprintf("the stated name %q %s", clip(names[0], 64), why),
+	if why := state.CheckName(names[0]); why != "" {
+		r := refuse(boardpb.Code_CODE_BAD_REQUEST, fmt.Sprintf("the stated name %q: %s", clip(names[0], 64), why),
 			"a name matches ^[a-z][a-z0-9_-]{0,47}$ and is not reserved")
 		r.Field = AsHeader
 		return nil, r
@@ -56,32 +54,6 @@ func everyRole() []boardpb.Role {
 		boardpb.Role_ROLE_WORKER, boardpb.Role_ROLE_ORCHESTRATOR, boardpb.Role_ROLE_SUPERVISOR,
 		boardpb.Role_ROLE_OPERATOR, boardpb.Role_ROLE_DIGESTER, boardpb.Role_ROLE_OBSERVER,
 	}
-}
-
-// nameProblem says what is wrong with a principal's name, or "" when it fits SPEC F-11.
-func nameProblem(name string) string {
-	if name == "" {
-		return "is empty"
-	}
-	if len(name) > maxNameBytes {
-		return fmt.Sprintf("has %d bytes; at most %d fit", len(name), maxNameBytes)
-	}
-	switch name {
-	case "all", "swarm", "system", "anonymous", "operator":
-		return "is reserved"
-	}
-	if strings.HasPrefix(name, "role:") {
-		return "is reserved (it starts with role:)"
-	}
-	for i := range len(name) {
-		c := name[i]
-		letter := c >= 'a' && c <= 'z'
-		if letter || i > 0 && (c >= '0' && c <= '9' || c == '_' || c == '-') {
-			continue
-		}
-		return fmt.Sprintf("has %q at byte %d", c, i)
-	}
-	return ""
 }
 
 // clip shortens what a stranger sent before it is shown in a message.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/metadata"
 
@@ -76,5 +77,47 @@ func TestWhatOnlyServersPutIntoACommandIsRefusedFromClients(t *testing.T) {
 	}
 	if r := checkFromClient(&boardpb.Command{Board: "default", Op: set}); r != nil {
 		t.Errorf("a plain command is refused: %v", r)
+	}
+}
+
+func TestAForwardedCommandIsCheckedAsAWholeWithItsActor(t *testing.T) {
+	set := &boardpb.Command_Set{Set: &boardpb.Set{Key: "draft", Value: []byte("1")}}
+	worker := &boardpb.Actor{Principal: "w1", Roles: []boardpb.Role{boardpb.Role_ROLE_WORKER}}
+	behalf := &boardpb.Actor{Principal: "op", ActingFor: "w1", Roles: everyRole()}
+	for _, actor := range []*boardpb.Actor{worker, behalf} {
+		if r := checkForwarded(&boardpb.Command{Board: "default", Actor: actor, Op: set, Loop: "l", Seq: 1}); r != nil {
+			t.Errorf("what nodes send is refused: %v", r)
+		}
+	}
+	large := &boardpb.Command_Set{Set: &boardpb.Set{Key: "draft", Value: make([]byte, maxRequestBytes+maxActorBytes)}}
+	for what, c := range map[string]*boardpb.Command{
+		"nothing":                   nil,
+		"no actor":                  {Board: "default", Op: set},
+		"a reserved principal":      {Actor: &boardpb.Actor{Principal: "system"}, Op: set},
+		"an actor for a reserved":   {Actor: &boardpb.Actor{Principal: "w1", ActingFor: "system", Roles: everyRole()}, Op: set},
+		"an actor for no name":      {Actor: &boardpb.Actor{Principal: "w1", ActingFor: "a b"}, Op: set},
+		"a role that is none":       {Actor: &boardpb.Actor{Principal: "w1", Roles: []boardpb.Role{99}}, Op: set},
+		"a role that is not given":  {Actor: &boardpb.Actor{Principal: "w1", Roles: []boardpb.Role{0}}, Op: set},
+		"entropy":                   {Actor: worker, Op: set, Entropy: 1},
+		"more bytes than any has":   {Actor: worker, Op: large},
+		"an envelope of many bytes": {Actor: worker, Op: set, CallId: strings.Repeat("x", maxRequestBytes+maxActorBytes)},
+		"a Lead":                    {Actor: worker, Op: &boardpb.Command_Lead{Lead: &boardpb.Lead{NodeId: "x"}}},
+	} {
+		if r := checkForwarded(c); r.GetCode() == boardpb.Code_CODE_UNSPECIFIED {
+			t.Errorf("a forwarded command with %s passed", what)
+		}
+	}
+}
+
+func TestACommandThatWasNotDoneRestsAsLongAsTheLeaderAsks(t *testing.T) {
+	for range 100 {
+		if d := pauseAfter(notDone("no leader", "")); d < waitForLeader/2 || d > waitForLeader {
+			t.Fatalf("without a leader the pause is %v", d)
+		}
+		busy := notDone("too many commands wait at the leader", "")
+		busy.RetryAfterMs = 200
+		if d := pauseAfter(busy); d < 200*time.Millisecond || d > 400*time.Millisecond {
+			t.Fatalf("at a leader that asks for 200 ms the pause is %v", d)
+		}
 	}
 }

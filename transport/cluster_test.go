@@ -219,6 +219,7 @@ func TestNobodyClaimsAnotherNameAlsoNotThroughForwarding(t *testing.T) {
 			"a client":         clustertest.As(t.Context(), "w1"),
 			"another cluster":  signed(t, "x", c.Members[0].Server.NodeID()),
 			"an unknown node":  signed(t, clusterStatus(t, c, 0).ClusterId, "x"),
+			"the node itself":  peerCall(t, c, c.Leader()),
 			"nobody in person": t.Context(),
 		} {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"runtime/debug"
 	"sync"
@@ -13,12 +14,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/state"
 	"raftboard/node"
 	wirepb "raftboard/transport/pb"
 )
 
-// maxForwarded bounds the commands of one peer that are being proposed here.
-const maxForwarded = 4096
+const (
+	maxForwarded  = 4096 // commands of one peer that are being proposed here
+	maxActorBytes = 1024 // of a command's actor: two names and some roles
+)
 
 // peerFace is the face for the other nodes. Only here a command may arrive with an actor:
 // the node that sends it has resolved the credential.
@@ -34,7 +38,9 @@ func (f *peerFace) member(ctx context.Context) (*node.Node, error) {
 	if n == nil {
 		return nil, status.Error(codes.Unavailable, "this node does not belong to a cluster yet")
 	}
-	err := checkPeer(ctx, f.enlist.clusterID(), func(id string) bool { return f.service.nodeByID(id) != nil })
+	err := checkPeer(ctx, f.enlist.clusterID(), func(id string) bool {
+		return id != f.service.self.Id && f.service.nodeByID(id) != nil // a node never asks itself
+	})
 	return n, err
 }
 
@@ -181,14 +187,25 @@ func (p *forwarded) answer(ctx context.Context, request *wirepb.ForwardRequest) 
 }
 
 // checkForwarded refuses what no node sends: a command without the actor that the first
-// node resolved, or with one that no credential can give.
+// node resolved, or with one that no credential can give, or larger than one that a client
+// may send and its actor.
 func checkForwarded(c *boardpb.Command) *boardpb.Result {
-	if c == nil {
-		return badField("command", "nothing was forwarded", "")
+	if r := checkFromOutside(c, maxRequestBytes+maxActorBytes); r != nil {
+		return r
 	}
-	if why := nameProblem(c.GetActor().GetPrincipal()); why != "" {
+	actor := c.GetActor()
+	if why := state.CheckName(actor.GetPrincipal()); why != "" {
 		return badField("command.actor", "the forwarded command's principal "+why, "")
 	}
-	c2 := &boardpb.Command{Op: c.Op}
-	return checkFromClient(c2)
+	if actor.ActingFor != "" {
+		if why := state.CheckName(actor.ActingFor); why != "" {
+			return badField("command.actor", "whom the forwarded command's principal acts for: "+why, "")
+		}
+	}
+	for _, role := range actor.Roles {
+		if _, known := boardpb.Role_name[int32(role)]; !known || role == boardpb.Role_ROLE_UNSPECIFIED {
+			return badField("command.actor", fmt.Sprintf("the forwarded command's actor has role %d, which is none", role), "")
+		}
+	}
+	return nil
 }

@@ -167,7 +167,7 @@ func checkPeer(ctx context.Context, cluster string, known func(id string) bool) 
 			cluster, clip(clusters[0], 64))
 	}
 	if !known(nodes[0]) {
-		return status.Errorf(codes.PermissionDenied, "node %s is not known in this cluster", clip(nodes[0], 64))
+		return status.Errorf(codes.PermissionDenied, "node %s is not known in this cluster as another node", clip(nodes[0], 64))
 	}
 	return nil
 }

@@ -58,8 +58,10 @@ func (s *service) apply(ctx context.Context, actor *boardpb.Actor, request *wire
 		return s.applied(refused, nil)
 	}
 	c.Actor = actor
-	if refused := fsm.Check(c); refused != nil {
-		return s.applied(refused, nil)
+	if n := s.node.Load(); n == nil || !n.IsLeader() { // where it is proposed it is checked as well
+		if refused := fsm.Check(c); refused != nil {
+			return s.applied(refused, nil)
+		}
 	}
 	return s.applied(s.propose(ctx, c))
 }
@@ -74,12 +76,18 @@ func (s *service) enter() *boardpb.Result {
 
 // checkFromClient refuses what only a server may put into a command.
 func checkFromClient(c *boardpb.Command) *boardpb.Result {
-	if c == nil {
-		return badField("command", "the request holds no command", "send one command")
-	}
-	if c.Actor != nil {
+	if c.GetActor() != nil {
 		return badField("command.actor", "the command names an actor; only the server does, from the credential (C11)",
 			"leave actor unset")
+	}
+	return checkFromOutside(c, maxRequestBytes)
+}
+
+// checkFromOutside refuses what nobody may send to a leader, be it a client or the node
+// that a client asked.
+func checkFromOutside(c *boardpb.Command, most int) *boardpb.Result {
+	if c == nil {
+		return badField("command", "the request holds no command", "send one command")
 	}
 	if c.Entropy != 0 {
 		return badField("command.entropy", "the command brings its own entropy; the leader puts it in", "leave entropy unset")
@@ -90,11 +98,10 @@ func checkFromClient(c *boardpb.Command) *boardpb.Result {
 		return refuse(boardpb.Code_CODE_FORBIDDEN, "this command is proposed by the nodes themselves",
 			"use the Cluster service (raftboard node …)")
 	}
-	if size := proto.Size(c); size > maxRequestBytes {
+	if size := proto.Size(c); size > most {
 		r := refuse(boardpb.Code_CODE_TOO_LARGE,
-			fmt.Sprintf("the command has %d bytes; at most %d are taken", size, maxRequestBytes),
-			"send less in one command")
-		r.Got, r.Limit, r.Field = uint64(size), maxRequestBytes, "command"
+			fmt.Sprintf("the command has %d bytes; at most %d are taken", size, most), "send less in one command")
+		r.Got, r.Limit, r.Field = uint64(size), uint64(most), "command"
 		return r
 	}
 	return nil
@@ -111,10 +118,21 @@ func (s *service) propose(ctx context.Context, c *boardpb.Command) (*boardpb.Res
 		if r.Code != boardpb.Code_CODE_UNAVAILABLE || r.Proposed != boardpb.Proposed_PROPOSED_NO {
 			return r, leader
 		}
-		if !pause(ctx, waitForLeader/2+rand.N(waitForLeader/2)) {
+		if !pause(ctx, pauseAfter(r)) {
 			return r, leader
 		}
 	}
+}
+
+// pauseAfter is how long a command that was not done rests before it is tried again: as
+// long as it takes to find a new leader, and longer when the answer asks for that, as a
+// leader does that has too much to do.
+func pauseAfter(r *boardpb.Result) time.Duration {
+	d := waitForLeader/2 + rand.N(waitForLeader/2)
+	if r.RetryAfterMs > retryAfterMs { // more than every answer of this kind says
+		d += time.Duration(r.RetryAfterMs) * time.Millisecond
+	}
+	return d
 }
 
 func (s *service) proposeOnce(ctx context.Context, c *boardpb.Command) (*boardpb.Result, *wirepb.Leader) {
