@@ -33,6 +33,7 @@ type answer struct {
 	read   *wirepb.ReadResponse
 	sentAt time.Time
 	wait   time.Duration // before the next try, when the node asked for it
+	led    bool          // the node named a leader
 	leases []*Lease      // made of what the result grants; loop.go fills it in
 }
 
@@ -108,7 +109,7 @@ func (c *Client) call(ctx context.Context, req request) (answer, error) {
 				return answer{}, unanswered(proposed, err, "the answer of %s was lost: %v", ep.addr, err)
 			}
 		}
-		leaderless = v == notDone
+		leaderless = v == notDone && !ans.led // with a leader it is only busy
 		if !own && leaderless && time.Since(start) >= c.cfg.NoLeader {
 			return c.givenUp(last, proposed, nil)
 		}
@@ -221,6 +222,7 @@ func (e *endpoint) judge(req request, resp *wirepb.SessionResponse) (answer, ver
 		ans.result = resp.GetApplied().GetResult()
 		leader, node = resp.GetApplied().GetLeader(), resp.GetApplied().GetNodeId()
 	}
+	ans.led = leader != nil
 	res := ans.result
 	switch {
 	case res == nil && ans.read == nil:

@@ -302,3 +302,22 @@ func TestKV7FourWritersThatConflictReportItAfterThreeRetries(t *testing.T) {
 		}
 	})
 }
+
+func TestABusyLeaderIsWaitedForLongerThanNoLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, "n1:1")
+		start := time.Now()
+		s.nodes["n1:1"].play(func(c *call) *wirepb.SessionResponse {
+			if time.Since(start) < 7*time.Second {
+				busy := &boardpb.Result{Code: boardpb.Code_CODE_UNAVAILABLE, Proposed: no, RetryAfterMs: 200,
+					Message: "too many commands wait at the leader"}
+				return c.appliedBy(busy, &wirepb.Leader{NodeId: "id-n1:1", GrpcAddr: "n1:1", Term: 1})
+			}
+			return c.routine()
+		})
+		c := s.client(client.Config{}, "n1:1")
+		if _, err := c.Board("default").Append(context.Background(), "facts/a", []byte(`1`), client.AppendOptions{}); err != nil {
+			t.Errorf("after %v: %v; want patience, because somebody leads", time.Since(start), err)
+		}
+	})
+}

@@ -14,7 +14,7 @@ type WorkOptions struct {
 	Pattern    string        // of the items, for instance "claims/*"
 	Duration   time.Duration // of each lease; 0: the namespace's default
 	Idle       time.Duration // pause while nothing is claimable; 0: 1 s
-	RetryAfter time.Duration // of a failed item
+	RetryAfter time.Duration // of a failed item; 0: 1 s after the first failure, then twice as long each time, up to 5 min
 	Loop       LoopOptions
 	OnError    func(error) // hears what the worker survives: no leader, a refused completion
 }
@@ -121,11 +121,25 @@ func (w *worker) finish(ctx context.Context, lease *Lease, done Done, err error)
 		_, err = lease.Complete(ctx, done.Result, done.ResultsKey)
 	case errors.Is(context.Cause(lease.Context()), ErrLost):
 	default:
-		_, err = lease.Fail(ctx, reason(err), w.opts.RetryAfter)
+		_, err = lease.Fail(ctx, reason(err), w.retryAfter(lease))
 	}
 	if err != nil {
 		w.report(err)
 	}
+}
+
+// The pause of an item that fails again and again: at once it would only fail once more.
+const (
+	firstRetry   = time.Second
+	longestRetry = 5 * time.Minute
+)
+
+func (w *worker) retryAfter(lease *Lease) time.Duration {
+	if w.opts.RetryAfter > 0 {
+		return w.opts.RetryAfter
+	}
+	failed := min(max(lease.Attempts(), 1)-1, 16)
+	return min(firstRetry<<failed, longestRetry)
 }
 
 // maxReason is how many bytes of valid UTF-8 a failure may carry (SPEC 1.2).

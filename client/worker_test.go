@@ -2,6 +2,8 @@ package client_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,4 +73,42 @@ func join(words []string) string {
 		out += w
 	}
 	return out
+}
+
+func TestAnItemThatFailsAgainAndAgainIsPutOffLongerEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, "n1:1")
+		var mu sync.Mutex
+		var put []int64
+		s.nodes["n1:1"].play(func(c *call) *wirepb.SessionResponse {
+			mu.Lock()
+			defer mu.Unlock()
+			if c.cmd.GetClaimNext() != nil {
+				res := granted("claims/x", uint64(len(put)+1), 5000)
+				res.Attempts = uint32(len(put) + 1)
+				return c.applied(res)
+			}
+			if f := c.cmd.GetFail(); f != nil {
+				put = append(put, f.RetryAfterMs)
+			}
+			return c.routine()
+		})
+		ctx, stop := context.WithCancel(context.Background())
+		err := s.client(client.Config{}, "n1:1").Board("default").Work(ctx, client.WorkOptions{Pattern: "claims/*"},
+			func(context.Context, *client.Lease) (client.Done, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if len(put) == 11 {
+					stop()
+				}
+				return client.Done{}, errors.New("no such file")
+			})
+		if err != nil {
+			t.Errorf("Work: %v", err)
+		}
+		want := []int64{1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000, 300000, 300000, 300000}
+		if !slices.Equal(put, want) {
+			t.Errorf("put off for %v ms, want %v", put, want)
+		}
+	})
 }
