@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
@@ -36,12 +37,17 @@ const (
 // to accept that durably, and then bootstraps. A node that was stopped in between resumes.
 // Where a cluster is found instead, the node asks to join it.
 type enlistment struct {
-	cfg     *Config
-	self    *boardpb.Node
-	dir     *node.Dir
-	book    *addressBook
-	network Network
-	logger  hclog.Logger
+	cfg      *Config
+	self     *boardpb.Node
+	dir      *node.Dir
+	book     *addressBook
+	network  Network
+	logger   hclog.Logger
+	links    *peerLinks                    // these two are set when the parts are tied together
+	nodeByID func(id string) *boardpb.Node // what is known of a node; nil if nothing is
+
+	asking   chan struct{}  // a token for each known address that is being asked
+	refusals rate.Sometimes // how often a refusal is logged
 
 	enlisted chan struct{} // closed when the directory belongs to a cluster
 	once     sync.Once
@@ -63,6 +69,7 @@ type sighting struct {
 func newEnlistment(cfg *Config, self *boardpb.Node, dir *node.Dir, book *addressBook, network Network) *enlistment {
 	e := &enlistment{
 		cfg: cfg, self: self, dir: dir, book: book, network: network, logger: cfg.Logger.Named("join"),
+		asking: make(chan struct{}, rivalsAtOnce), refusals: rate.Sometimes{First: 1, Interval: progressEvery},
 		enlisted: make(chan struct{}), seen: map[string]*sighting{}, conns: map[string]*grpc.ClientConn{},
 	}
 	if e.clusterID() != "" {
@@ -131,7 +138,10 @@ func (e *enlistment) step(ctx context.Context) (waits string, err error) {
 	if founder {
 		return e.found(ctx, in)
 	}
-	answers := e.round(ctx)
+	answers, rival := e.round(ctx)
+	if rival != "" {
+		return "", e.rivalError(rival)
+	}
 	for _, a := range answers {
 		if a.hello.ClusterId != "" {
 			return e.join(ctx, a)
@@ -250,16 +260,17 @@ type helloAnswer struct {
 }
 
 // round says Hello to every address of --join at once and takes down who answers.
-func (e *enlistment) round(ctx context.Context) []helloAnswer {
-	answers := e.greetAll(ctx, e.targets(ctx))
+func (e *enlistment) round(ctx context.Context) (answers []helloAnswer, rival string) {
+	answers, rival = e.greetAll(ctx, e.targets(ctx))
 	for _, a := range answers {
 		e.takeDown(a)
 	}
-	return answers
+	return answers, rival
 }
 
-// greetAll says Hello to addresses at once and answers who let us in.
-func (e *enlistment) greetAll(ctx context.Context, addrs []string) []helloAnswer {
+// greetAll says Hello to addresses at once and answers who let us in, and where another
+// process with this node's id runs, if one of them knows.
+func (e *enlistment) greetAll(ctx context.Context, addrs []string) (answers []helloAnswer, rival string) {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	request := e.ownHello()
@@ -272,18 +283,27 @@ func (e *enlistment) greetAll(ctx context.Context, addrs []string) []helloAnswer
 				return
 			}
 			hello, err := peer.Hello(ctx, request)
-			switch {
-			case err != nil:
+			if err != nil {
 				e.logger.Debug("no answer to hello", "addr", addr, "error", err)
-			case hello.Refused != "":
-				e.logger.Warn("refused", "addr", addr, "why", clip(hello.Refused, 512))
-			case hello.GetNode().GetId() != e.self.Id: // --join may list this node too
-				found[i] = helloAnswer{addr, hello}
+				return
 			}
+			found[i] = helloAnswer{addr, hello}
 		})
 	}
 	greeting.Wait()
-	return slices.DeleteFunc(found, func(a helloAnswer) bool { return a.hello == nil })
+	for _, a := range found {
+		if rival == "" && a.hello != nil {
+			rival = e.rivalOf(a.addr, a.hello)
+		}
+		switch {
+		case a.hello == nil:
+		case a.hello.Refused != "":
+			e.sayRefused(a.addr, a.hello)
+		case a.hello.GetNode().GetId() != e.self.Id: // --join may list this node too
+			answers = append(answers, a)
+		}
+	}
+	return answers, rival
 }
 
 // takeDown notes what an answer says of who is where.

@@ -18,11 +18,11 @@ const hopHeader = "raftboard-hop"
 
 // Hello tells who this node is, what it belongs to and whom it knows. It is how fresh nodes
 // find each other and how members learn of new addresses (RAFT P27).
-func (f *peerFace) Hello(_ context.Context, request *wirepb.HelloRequest) (*wirepb.HelloResponse, error) {
-	return f.enlist.answerHello(f.service, request), nil
+func (f *peerFace) Hello(ctx context.Context, request *wirepb.HelloRequest) (*wirepb.HelloResponse, error) {
+	return f.enlist.answerHello(ctx, f.service, request), nil
 }
 
-func (e *enlistment) answerHello(s *service, request *wirepb.HelloRequest) *wirepb.HelloResponse {
+func (e *enlistment) answerHello(ctx context.Context, s *service, request *wirepb.HelloRequest) *wirepb.HelloResponse {
 	ours, caller := e.clusterID(), request.GetNode()
 	_, intent, err := e.dir.Intent()
 	answer := &wirepb.HelloResponse{ClusterId: ours, Node: e.self, Timing: timingOf(e.cfg.Timing),
@@ -40,6 +40,12 @@ func (e *enlistment) answerHello(s *service, request *wirepb.HelloRequest) *wire
 	}
 	if answer.Refused != "" {
 		return answer
+	}
+	if ours != "" {
+		if live := e.rival(ctx, caller); live != nil { // named to the caller, who may have to stop
+			answer.Refused, answer.Nodes = rivalAt(live.GrpcAddr)+": "+rivalHint, []*boardpb.Node{live}
+			return answer
+		}
 	}
 	switch {
 	case caller.Id == e.self.Id: // --join may list this node too
@@ -94,6 +100,9 @@ func (f *peerFace) Join(ctx context.Context, request *wirepb.JoinRequest) (*wire
 	if refused := f.checkJoin(request); refused != nil {
 		return nil, statusOf(refused, s.leader())
 	}
+	if live := f.enlist.rival(ctx, request.Node); live != nil {
+		return nil, statusOf(refuse(boardpb.Code_CODE_EXISTS, rivalAt(live.GrpcAddr), rivalHint), s.leader())
+	}
 	if !n.IsLeader() {
 		return f.passJoinOn(ctx, n, request)
 	}
@@ -143,8 +152,8 @@ func (f *peerFace) passJoinOn(ctx context.Context, n *node.Node, request *wirepb
 }
 
 // admit answers a connection to the Raft port (RAFT P26): only members of this cluster that
-// were not removed are let through.
-func (e *enlistment) admit(n func() *node.Node) func(*wirepb.HelloRequest) *wirepb.HelloResponse {
+// were not removed are let through, and of two processes with one id the one that is known.
+func (e *enlistment) admit(ctx context.Context, n func() *node.Node) func(*wirepb.HelloRequest) *wirepb.HelloResponse {
 	return func(request *wirepb.HelloRequest) *wirepb.HelloResponse {
 		ours, caller := e.clusterID(), request.GetNode()
 		answer := &wirepb.HelloResponse{ClusterId: ours, Node: e.self}
@@ -158,6 +167,13 @@ func (e *enlistment) admit(n func() *node.Node) func(*wirepb.HelloRequest) *wire
 		case n() != nil && n().Removed(caller.Id):
 			answer.Refused = fmt.Sprintf("node %s was removed from this cluster; start it with an empty --data-dir to join as a new member",
 				clip(caller.Id, 64))
+		}
+		if answer.Refused == "" {
+			ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+			defer cancel()
+			if live := e.rival(ctx, caller); live != nil {
+				answer.Refused = rivalAt(live.GrpcAddr)
+			}
 		}
 		return answer
 	}
@@ -176,11 +192,11 @@ func (e *enlistment) announce(ctx context.Context, n *node.Node) error {
 				addrs = append(addrs, known.GrpcAddr)
 			}
 		}
-		answers := e.greetAll(ctx, addrs)
+		answers, _ := e.greetAll(ctx, addrs) // a member that runs does not end for a rival: it was here first
 		for _, a := range answers {
 			e.takeDown(a)
 		}
-		if e.recorded(n) {
+		if e.recorded(n) && n.Ready() == nil {
 			return nil
 		}
 		for _, a := range answers {
@@ -217,7 +233,7 @@ func (e *enlistment) updateRecord(ctx context.Context, via helloAnswer) error {
 func (e *enlistment) recorded(n *node.Node) bool {
 	for _, r := range n.View().Cluster().Nodes {
 		if r.Id == e.self.Id {
-			return sameNode(r, e.self) && r.Version == e.self.Version && r.MaxLevel == e.self.MaxLevel && n.Ready() == nil
+			return sameNode(r, e.self) && r.Version == e.self.Version && r.MaxLevel == e.self.MaxLevel
 		}
 	}
 	return false

@@ -80,7 +80,11 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.assemble()
+	s.serving.Go(func() { s.grpcServer.Serve(s.grpcListener) }) // who starts at the same time gets an answer
 	if s.enlist.clusterID() != "" {
+		if err := s.enlist.claim(ctx); err != nil {
+			return nil, err
+		}
 		if err := s.openNode(); err != nil {
 			return nil, err
 		}
@@ -144,6 +148,7 @@ func (s *Server) assemble() {
 			Time: serverPing, Timeout: peerPingWait, MaxConnectionAge: connAge, MaxConnectionAgeGrace: connAgeGrace,
 		}),
 	)
+	s.enlist.links, s.enlist.nodeByID = s.links, s.service.nodeByID
 	s.health = health.NewServer()
 	wirepb.RegisterBoardServer(s.grpcServer, boardFace{service: s.service})
 	wirepb.RegisterClusterServer(s.grpcServer, clusterFace{service: s.service})
@@ -160,9 +165,8 @@ func advertised(configured string, l net.Listener) string {
 	return l.Addr().String()
 }
 
-// serve starts what answers and what runs beside it.
+// serve starts what runs beside the answers to calls.
 func (s *Server) serve() {
-	s.serving.Go(func() { s.grpcServer.Serve(s.grpcListener) })
 	if s.adminListener != nil {
 		s.stopAdmin = s.service.serveAdmin(s.adminListener)
 	}
@@ -188,7 +192,7 @@ func (s *Server) belong() error {
 	n := s.service.node.Load()
 	s.running.Go(func() { s.enlist.followRecord(s.ctx, n) })
 	s.running.Go(func() { s.followLeader(n) })
-	return s.enlist.announce(s.ctx, n)
+	return s.enlist.keepAnnounced(s.ctx, n)
 }
 
 // followLeader ends what is out to a leader that is one no more (RAFT P33).
@@ -212,10 +216,11 @@ func (s *Server) openNode() error {
 		return err
 	}
 	identity, self := s.dir.Identity(), s.service.self
+	s.book.learn(self) // a copy of this directory asks here whether we live
 	layer := newStreamLayer(streamLayerConfig{
 		id: self.Id, listener: s.raftListener, dial: s.cfg.Network.Dial, book: s.book,
 		hello:  func() *wirepb.HelloRequest { return &wirepb.HelloRequest{ClusterId: identity.ClusterID, Node: self} },
-		admit:  s.enlist.admit(s.service.node.Load),
+		admit:  s.enlist.admit(s.ctx, s.service.node.Load),
 		logger: s.cfg.Logger.Named("raft-port"),
 	})
 	tr := node.NewTransport(layer, s.cfg.Logger.Named("raft-net"))

@@ -1,6 +1,7 @@
 package nodetest
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -22,6 +23,31 @@ type Disk struct {
 // NewDisk makes an empty disk.
 func NewDisk() *Disk {
 	return &Disk{log: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore()}
+}
+
+// Copy is another disk that holds what this one does now. Of the stable values it holds
+// those that raft writes.
+func (d *Disk) Copy() (*Disk, error) {
+	c := NewDisk()
+	c.snaps = d.snaps // only ever replaced as a whole, and a copy takes none before it is told apart
+	first, err := d.log.FirstIndex()
+	last, err2 := d.log.LastIndex()
+	err = errors.Join(err, err2)
+	for i := first; err == nil && first > 0 && i <= last; i++ {
+		var entry raft.Log
+		if err = d.log.GetLog(i, &entry); err == nil {
+			err = c.log.StoreLog(&entry)
+		}
+	}
+	for _, key := range []string{"CurrentTerm", "LastVoteTerm"} {
+		if v, e := d.log.GetUint64([]byte(key)); e == nil {
+			err = errors.Join(err, c.log.SetUint64([]byte(key), v))
+		}
+	}
+	if v, e := d.log.Get([]byte("LastVoteCand")); e == nil {
+		err = errors.Join(err, c.log.Set([]byte("LastVoteCand"), v))
+	}
+	return c, err
 }
 
 // Stores are the disk as a node opens it.
