@@ -21,6 +21,16 @@
 // (join.go, peerjoin.go). server.go puts it together, drain.go takes it down without losing a
 // call.
 //
+// An id belongs to one process (impostor.go). Another address for a known id is believed only
+// when no live process with that id answers at the known one within a second, and a node asks
+// around before it opens Raft. A running member repeats where it is, so that a wrong book or
+// record heals within seconds of the end of the process that caused it. What remains possible:
+// a copy of a data directory is believed while the original is down, paused, or out of reach of
+// everybody who is asked. Of two copies started then, the one that is known first keeps the id;
+// started in the same moment they may stop each other or, if neither reaches the other or a
+// peer, both open Raft. Of two that run, Raft port and record take the known one only. The other
+// is refused, says so in its log, and does not end by itself: nothing could tell which is right.
+//
 // The package promises: without a majority every call is answered within five seconds, and never
 // with old state as if it were new (C10); an author is who the credential says (C11); every
 // queue, buffer, page and stream has a bound (limits.go); every goroutine ends with its stream,

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync"
 	"time"
@@ -17,12 +18,17 @@ import (
 // is refused (RAFT P26, P27).
 
 const (
-	rivalWait    = time.Second     // how long a known address has to answer
-	rivalsAtOnce = 16              // addresses asked at one time; more callers wait
-	claimTimeout = 3 * time.Second // a start waits so long for those who do not answer
-	renewEvery   = 5 * time.Second // between two announcements of a running member
+	rivalWait    = time.Second         // how long a known address has to answer
+	rivalsAtOnce = 16                  // addresses asked at one time; more callers wait
+	claimTimeout = 3 * time.Second     // a start waits so long for those who do not answer
+	renewEvery   = 5 * time.Second     // between two announcements of a running member
+	processHdr   = "raftboard-process" // with the answer to a Hello: which process it is
 	rivalHint    = "a data directory belongs to one process; stop it, or join with an empty directory"
 )
+
+// newProcess tells this process from any other one, also from one that states the same
+// addresses.
+func newProcess() string { return rand.Text() }
 
 func rivalAt(addr string) string {
 	return fmt.Sprintf("another process with this node's id is running at %s", clip(addr, 256))
@@ -70,14 +76,17 @@ func (e *enlistment) answersAs(ctx context.Context, addr string, n *boardpb.Node
 
 // rivalOf reads from an answer where another process with this node's id runs: it is the
 // one that answered, or the one a refusal names in its list of nodes. "" is none.
-func (e *enlistment) rivalOf(addr string, hello *wirepb.HelloResponse) string {
-	if n := hello.GetNode(); n.GetId() == e.self.Id && hello.ClusterId != "" && !sameAddrs(n, e.self) {
-		return addr
-	}
-	if hello.GetRefused() == "" {
+func (e *enlistment) rivalOf(a helloAnswer) string {
+	if n := a.hello.GetNode(); n.GetId() == e.self.Id {
+		if a.hello.ClusterId != "" && (!sameAddrs(n, e.self) || a.process != "" && a.process != e.process) {
+			return a.addr
+		}
 		return ""
 	}
-	for _, n := range hello.Nodes {
+	if a.hello.GetRefused() == "" {
+		return ""
+	}
+	for _, n := range a.hello.Nodes {
 		if n.Id == e.self.Id && !sameAddrs(n, e.self) {
 			return n.GrpcAddr
 		}
@@ -90,13 +99,13 @@ func (e *enlistment) rivalError(addr string) error {
 }
 
 // claim announces a node that has an identity before its Raft opens: to --join, to the
-// book, and to the address this node had itself. It fails when one of them knows another
+// book, and to the addresses this node had and has itself. It fails when one of them knows another
 // live process with this id. Who does not answer does not keep it from starting.
 func (e *enlistment) claim(ctx context.Context) error {
 	defer e.hangUp(false)
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
-	addrs := e.targets(ctx)
+	addrs := append(e.targets(ctx), e.self.GrpcAddr)
 	for _, known := range e.book.all() {
 		if known.GrpcAddr != "" && known.GrpcAddr != e.self.GrpcAddr {
 			addrs = append(addrs, known.GrpcAddr)
@@ -151,7 +160,7 @@ func (e *enlistment) renew(ctx context.Context, n *node.Node) {
 			switch {
 			case err != nil:
 			case hello.Refused != "":
-				e.sayRefused(r.Name, hello)
+				e.sayRefused(helloAnswer{addr: r.Name, hello: hello})
 			case hello.GetNode().GetId() == r.Id:
 				e.book.learn(hello.Node)
 			}
@@ -161,12 +170,12 @@ func (e *enlistment) renew(ctx context.Context, n *node.Node) {
 }
 
 // sayRefused logs a refusal, and the way back where there is one.
-func (e *enlistment) sayRefused(by string, hello *wirepb.HelloResponse) {
+func (e *enlistment) sayRefused(a helloAnswer) {
 	e.refusals.Do(func() {
-		if at := e.rivalOf("", hello); at != "" {
-			e.logger.Warn(rivalAt(at), "by", by, "hint", rivalHint)
+		if at := e.rivalOf(a); at != "" {
+			e.logger.Warn(rivalAt(at), "by", a.addr, "hint", rivalHint)
 			return
 		}
-		e.logger.Warn("refused", "by", by, "why", clip(hello.Refused, 512))
+		e.logger.Warn("refused", "by", a.addr, "why", clip(a.hello.Refused, 512))
 	})
 }

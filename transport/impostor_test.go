@@ -75,6 +75,22 @@ func TestP26T78ACopyOfALiveMembersDirectoryIsRefusedAndOpensNothing(t *testing.T
 	}
 }
 
+func TestP26T78ACopyThatStatesTheAddressesOfTheOriginalIsRefusedToo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var states transport.Config
+		c := clustertest.Start(t, clustertest.Options{Configure: func(i int, cfg *transport.Config) {
+			noStores(t, 3)(i, cfg)
+			if i == 3 {
+				cfg.AdvertiseGRPC, cfg.AdvertiseRaft = states.GRPCAddr, states.RaftAddr
+			}
+		}})
+		victim := c.Follower()
+		states.GRPCAddr, states.RaftAddr = c.Addr(victim), c.Members[victim].Server.RaftAddr()
+		copied := c.Copy(victim)
+		refusedAsCopy(t, c.TryRestart(copied.Index), c.Addr(victim))
+	})
+}
+
 func TestP26T78ACopyThatReachesOnlyOneOfThemIsRefusedAllTheSame(t *testing.T) {
 	for _, reached := range []string{"the original", "a peer"} {
 		bubble(t, func(t *testing.T) {

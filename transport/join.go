@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	boardpb "raftboard/fsm/pb"
@@ -46,6 +47,7 @@ type enlistment struct {
 	links    *peerLinks                    // these two are set when the parts are tied together
 	nodeByID func(id string) *boardpb.Node // what is known of a node; nil if nothing is
 
+	process  string         // tells this process from others with its id
 	asking   chan struct{}  // a token for each known address that is being asked
 	refusals rate.Sometimes // how often a refusal is logged
 
@@ -69,7 +71,8 @@ type sighting struct {
 func newEnlistment(cfg *Config, self *boardpb.Node, dir *node.Dir, book *addressBook, network Network) *enlistment {
 	e := &enlistment{
 		cfg: cfg, self: self, dir: dir, book: book, network: network, logger: cfg.Logger.Named("join"),
-		asking: make(chan struct{}, rivalsAtOnce), refusals: rate.Sometimes{First: 1, Interval: progressEvery},
+		process: newProcess(),
+		asking:  make(chan struct{}, rivalsAtOnce), refusals: rate.Sometimes{First: 1, Interval: progressEvery},
 		enlisted: make(chan struct{}), seen: map[string]*sighting{}, conns: map[string]*grpc.ClientConn{},
 	}
 	if e.clusterID() != "" {
@@ -255,8 +258,9 @@ func (e *enlistment) join(ctx context.Context, via helloAnswer) (waits string, e
 
 // helloAnswer is who answered at an address.
 type helloAnswer struct {
-	addr  string
-	hello *wirepb.HelloResponse
+	addr    string
+	hello   *wirepb.HelloResponse
+	process string // which process it is; "" if it does not say
 }
 
 // round says Hello to every address of --join at once and takes down who answers.
@@ -282,23 +286,24 @@ func (e *enlistment) greetAll(ctx context.Context, addrs []string) (answers []he
 			if err != nil {
 				return
 			}
-			hello, err := peer.Hello(ctx, request)
+			var head metadata.MD
+			hello, err := peer.Hello(ctx, request, grpc.Header(&head))
 			if err != nil {
 				e.logger.Debug("no answer to hello", "addr", addr, "error", err)
 				return
 			}
-			found[i] = helloAnswer{addr, hello}
+			found[i] = helloAnswer{addr, hello, strings.Join(head.Get(processHdr), "")}
 		})
 	}
 	greeting.Wait()
 	for _, a := range found {
 		if rival == "" && a.hello != nil {
-			rival = e.rivalOf(a.addr, a.hello)
+			rival = e.rivalOf(a)
 		}
 		switch {
 		case a.hello == nil:
 		case a.hello.Refused != "":
-			e.sayRefused(a.addr, a.hello)
+			e.sayRefused(a)
 		case a.hello.GetNode().GetId() != e.self.Id: // --join may list this node too
 			answers = append(answers, a)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
@@ -19,6 +20,9 @@ const hopHeader = "raftboard-hop"
 // Hello tells who this node is, what it belongs to and whom it knows. It is how fresh nodes
 // find each other and how members learn of new addresses (RAFT P27).
 func (f *peerFace) Hello(ctx context.Context, request *wirepb.HelloRequest) (*wirepb.HelloResponse, error) {
+	if err := grpc.SetHeader(ctx, metadata.Pairs(processHdr, f.enlist.process)); err != nil {
+		return nil, err
+	}
 	return f.enlist.answerHello(ctx, f.service, request), nil
 }
 
