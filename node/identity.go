@@ -181,7 +181,7 @@ func (d *Dir) compare(want Want) error {
 	switch id := &d.id; {
 	case want.NodeName != "" && id.NodeName != want.NodeName:
 		return refuse("node", id.NodeName, want.NodeName,
-			fmt.Sprintf("start it with --name %s, or give this node another --data-dir", id.NodeName))
+			fmt.Sprintf("start it with --node-name %s, or give this node another --data-dir", id.NodeName))
 	case want.ClusterID != "" && id.ClusterID != "" && id.ClusterID != want.ClusterID:
 		return refuse("cluster", id.ClusterID, want.ClusterID,
 			"join that cluster's nodes, or give an empty --data-dir to become a new member here")
@@ -272,13 +272,14 @@ func (d *Dir) saveLocked() error {
 
 // write replaces a file of the directory as a whole: written beside it, synced, renamed.
 func (d *Dir) write(name string, content []byte) error {
-	if err := writeFile(filepath.Join(d.path, name), content); err != nil {
+	if err := ReplaceFile(filepath.Join(d.path, name), content); err != nil {
 		return storeError(d.path, err)
 	}
 	return nil
 }
 
-func writeFile(path string, content []byte) error {
+// ReplaceFile puts content at path so that a crash leaves the old file or the new one.
+func ReplaceFile(path string, content []byte) error {
 	tmp := path + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -96,7 +96,7 @@ func (a *app) checkStatus(s *wirepb.StatusResponse, err error) error {
 	case s.GetLeader().GetNodeId() == "":
 		level, text = 2, "no leader"
 	case s.GetHealth() != "healthy" || len(s.GetWarnings()) > 0:
-		level, text = 1, s.GetHealth()+": "+strings.Join(s.GetWarnings(), "; ")
+		level, text = 1, s.GetHealth()+": "+strings.Join(append(troubles(s.GetNodes()), s.GetWarnings()...), "; ")
 	default:
 		text = statusTitle(s)
 	}
@@ -106,6 +106,20 @@ func (a *app) checkStatus(s *wirepb.StatusResponse, err error) error {
 		return err
 	}
 	return &exitcode.Silent{Status: level}
+}
+
+// troubles names the nodes that are not ready, and why.
+func troubles(nodes []*wirepb.NodeState) (list []string) {
+	for _, n := range nodes {
+		switch {
+		case n.GetReady():
+		case n.GetRole() == "unreachable" || n.GetNote() == "":
+			list = append(list, n.GetName()+" is "+n.GetRole())
+		default:
+			list = append(list, n.GetName()+": "+n.GetNote())
+		}
+	}
+	return list
 }
 
 func statusTitle(s *wirepb.StatusResponse) string {
@@ -226,16 +240,16 @@ func nodeTable(nodes []*wirepb.NodeState, leader string) *render.Table {
 		case n.GetRole() != "follower" && n.GetRole() != "leader":
 			state.Style = render.Bad
 		}
-		lag, contact := "", ""
-		if n.GetRole() != "unreachable" {
-			lag = num(newest - n.GetApplied())
+		lag, contact, applied, size, log, free := "", "", "", "", "", ""
+		if n.GetRole() != "unreachable" { // else nothing of it is known
+			lag, applied, size = num(newest-n.GetApplied()), num(n.GetApplied()), render.Bytes(n.GetStateBytes())
+			log, free = render.Bytes(n.GetLogBytes()), render.Bytes(n.GetDiskFreeBytes())
 		}
 		if n.GetLastContactMs() >= 0 && n.GetRole() == "follower" {
 			contact = render.Duration(n.GetLastContactMs())
 		}
 		t.Rows = append(t.Rows, []render.Cell{{Text: n.GetName()}, {Text: n.GetRaftAddr()}, state, {Text: n.GetVersion()},
-			{Text: num(n.GetApplied())}, {Text: lag}, {Text: contact}, {Text: render.Bytes(n.GetStateBytes())}, {Text: render.Bytes(n.GetLogBytes())},
-			{Text: render.Bytes(n.GetDiskFreeBytes())}, {Text: n.GetGrpcAddr()}, {Text: n.GetId()}, {Text: n.GetNote()}})
+			{Text: applied}, {Text: lag}, {Text: contact}, {Text: size}, {Text: log}, {Text: free}, {Text: n.GetGrpcAddr()}, {Text: n.GetId()}, {Text: n.GetNote()}})
 	}
 	return t
 }

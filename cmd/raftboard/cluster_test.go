@@ -132,8 +132,8 @@ func (c *trio) loseNodes(leader string) {
 		c.t.Errorf("after the leader was killed: %q", got)
 	}
 	s := c.awaits("led by another", func(s *statusJSON) bool { return s.Leader.Name != "" && s.Leader.Name != leader })
-	if _, _, status := c.run("status", "--check"); status != 1 {
-		c.t.Errorf("status --check with a node down: exit status %d, want 1", status)
+	if said, _, status := c.run("status", "--check"); status != 1 || !strings.Contains(said, " is unreachable") {
+		c.t.Errorf("status --check with a node down: exit status %d, want 1, and which: %s", status, said)
 	}
 	c.nodes[s.Leader.Name].signal(syscall.SIGKILL)
 	began := time.Now()

@@ -141,7 +141,7 @@ func settled(r *boardpb.Result, err error) (*boardpb.Result, error) {
 		return nil, refused(err)
 	}
 	if exitcode.OfResult(r) != exitcode.OK {
-		return r, &exitcode.Refused{Result: r}
+		return r, &exitcode.Refused{Result: inWords(r)}
 	}
 	return r, nil
 }
@@ -150,7 +150,7 @@ func settled(r *boardpb.Result, err error) (*boardpb.Result, error) {
 func refused(err error) error {
 	var e *client.Error
 	if errors.As(err, &e) && e.Result != nil && !errors.Is(err, context.Canceled) {
-		return &exitcode.Refused{Result: e.Result}
+		return &exitcode.Refused{Result: inWords(e.Result)}
 	}
 	return err
 }

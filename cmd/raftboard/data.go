@@ -139,11 +139,38 @@ func (a *app) postCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.write(ctx, "posted", &boardpb.Command{Op: &boardpb.Command_Set{Set: &boardpb.Set{Key: args[0], Value: raw}}})
+			return a.post(ctx, args[0], raw)
 		}})
 	value.declare(c.Flags())
 	c.ValidArgsFunction = a.completeKeys
 	return c
+}
+
+// post sets the first version of a leased key. The board would take the same set in other
+// namespaces, where it offers no work, so their mode is looked at first.
+func (a *app) post(ctx context.Context, key string, value []byte) error {
+	defer a.close()
+	b, err := a.board(ctx)
+	if err != nil {
+		return err
+	}
+	answer, err := a.describe(ctx, b)
+	if err != nil {
+		return err
+	}
+	for _, ns := range answer.GetHead().GetSettings().GetNamespaces() {
+		if ns.GetMode() != boardpb.Mode_MODE_LEASED && matches(ns.GetPattern(), key) {
+			return refusal(boardpb.Code_CODE_WRONG_MODE, fmt.Sprintf("namespace %s is %s: work is posted in leased ones",
+				ns.GetPattern(), exitcode.EnumWord(ns.GetMode().String(), "MODE_")),
+				"raftboard set or append writes here; raftboard schema shows the leased namespaces")
+		}
+	}
+	err = a.write(ctx, "posted", &boardpb.Command{Op: &boardpb.Command_Set{Set: &boardpb.Set{Key: key, Value: value}}})
+	var e *exitcode.Refused
+	if errors.As(err, &e) && e.Result.GetCode() == boardpb.Code_CODE_NO_LEASE {
+		return refusal(boardpb.Code_CODE_EXISTS, key+" was posted already", "raftboard claims "+key+" shows its state")
+	}
+	return err
 }
 
 func (a *app) deleteCommand() *cobra.Command {

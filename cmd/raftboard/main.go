@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"raftboard/cmd/raftboard/exitcode"
 	"raftboard/cmd/raftboard/render"
 )
@@ -26,11 +28,23 @@ func run(ctx context.Context, args []string) error {
 	a := newApp()
 	root := a.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.started && exitcode.From(err) == exitcode.Other {
-		err = exitcode.Usagef("raftboard --help", "%s", err) // cobra's own: unknown command, arguments
+		err = exitcode.Usagef(usageHint(cmd, args), "%s", err) // cobra's own: unknown command, arguments
 	}
 	return a.report(ctx, err)
+}
+
+// usageHint leads to the manual of the command that was meant.
+func usageHint(cmd *cobra.Command, args []string) string {
+	if !cmd.HasParent() {
+		for _, arg := range args {
+			if near := cmd.SuggestionsFor(arg); len(near) > 0 {
+				return "raftboard " + near[0] + "?"
+			}
+		}
+	}
+	return cmd.CommandPath() + " --help"
 }
 
 // report says what went wrong: words on stderr, and for programs the refusal itself on stdout.

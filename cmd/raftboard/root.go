@@ -24,6 +24,7 @@ const (
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:               "raftboard",
+		Version:           version(),
 		Short:             "A replicated board for agents and workers on several machines",
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -52,6 +53,8 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
+	root.SetVersionTemplate(versionLine() + "\n")
+	root.SuggestionsMinimumDistance = 2
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.SetHelpFunc(help)
 	boards := func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {

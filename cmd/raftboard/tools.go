@@ -36,14 +36,18 @@ func version() string {
 	return "dev"
 }
 
+// versionLine is what `version` and --version say.
+func versionLine() string {
+	return fmt.Sprintf("raftboard %s (%s, %s/%s)", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func (a *app) versionCommand() *cobra.Command {
 	return leaf(verb{use: "version", short: "Version of this binary",
 		examples: [2]string{`raftboard version`, `raftboard version -o json`},
 		args:     cobra.NoArgs,
 		run: func(context.Context, []string) error {
 			o := render.Obj("version", version(), "go", runtime.Version(), "os", runtime.GOOS, "arch", runtime.GOARCH)
-			return a.out.Print(render.View{Object: o, Names: []string{version()},
-				Text: fmt.Sprintf("raftboard %s (%s, %s/%s)", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)})
+			return a.out.Print(render.View{Object: o, Names: []string{version()}, Text: versionLine()})
 		}})
 }
 
