@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/node"
 )
 
 // maxBookNodes bounds the book; a cluster has a handful of nodes.
@@ -140,32 +140,9 @@ func (b *addressBook) save() {
 	}
 	data, err := json.MarshalIndent(file, "", "  ")
 	if err == nil {
-		err = replaceFile(b.path, append(data, '\n'))
+		err = node.ReplaceFile(b.path, append(data, '\n'))
 	}
 	if err != nil {
 		b.logger.Warn("the address book cannot be written", "path", b.path, "error", err)
 	}
-}
-
-// replaceFile puts data at path so that a crash leaves the old file or the new one.
-func replaceFile(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // fails harmlessly once the rename is done
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
 	wirepb "raftboard/transport/pb"
 )
@@ -52,7 +53,7 @@ func (f boardFace) Watch(request *wirepb.WatchRequest, stream grpc.ServerStreami
 	if _, refused := resolveActor(ctx, f.service.auth); refused != nil {
 		return statusOf(refused, f.service.leader())
 	}
-	if where := unknownField(request.ProtoReflect()); where != "" {
+	if where := board.UnknownIn(request); where != "" {
 		return statusOf(badField(where, "the request has fields this server does not know: it is older than the caller",
 			"upgrade the servers first"), nil)
 	}

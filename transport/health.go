@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/health"
@@ -82,15 +83,36 @@ func (s *service) alive() error {
 	if err := n.Failure(); err != nil {
 		return err
 	}
-	looked := make(chan struct{})
-	go func() { // ends with the look; if that hangs for ever, so does the node
-		n.Status()
-		close(looked)
-	}()
-	timer := time.NewTimer(applyStuck)
+	return s.looking.within(applyStuck, func() { n.Status() })
+}
+
+// looks keeps at most one look at the node below in flight, for all who ask meanwhile. If
+// it hangs for ever, so does the node, and no probe adds another that waits.
+type looks struct {
+	mu   sync.Mutex
+	done chan struct{} // of the look in flight; nil without one
+}
+
+// within answers nil when the look that is in flight, or this one, ends within most.
+func (l *looks) within(most time.Duration, look func()) error {
+	l.mu.Lock()
+	done := l.done
+	if done == nil {
+		done = make(chan struct{})
+		l.done = done
+		go func() { // ends with the look
+			look()
+			l.mu.Lock()
+			l.done = nil
+			l.mu.Unlock()
+			close(done)
+		}()
+	}
+	l.mu.Unlock()
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
-	case <-looked:
+	case <-done:
 		return nil
 	case <-timer.C:
 		return errors.New("the node does not answer")

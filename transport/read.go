@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
@@ -71,7 +70,7 @@ func checkRead(request *wirepb.ReadRequest) (node.Consistency, *boardpb.Result) 
 	if request.GetQuery() == nil {
 		return want, badField("query", "the request holds no query this server knows", "send one query")
 	}
-	if where := unknownField(request.ProtoReflect()); where != "" {
+	if where := board.UnknownIn(request); where != "" {
 		return want, badField(where, "the request has fields this server does not know: it is older than the caller",
 			"upgrade the servers first")
 	}
@@ -98,36 +97,18 @@ func checkRead(request *wirepb.ReadRequest) (node.Consistency, *boardpb.Result) 
 	return want, nil
 }
 
-// unknownField names the first message that carries fields this server does not know.
-func unknownField(m protoreflect.Message) (where string) {
-	if len(m.GetUnknown()) > 0 {
-		return string(m.Descriptor().Name())
-	}
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if f.Message() != nil && !f.IsList() && !f.IsMap() {
-			where = unknownField(v.Message())
-		}
-		return where == ""
-	})
-	return where
-}
-
-// view gets a View that satisfies the consistency asked for. It waits for a leader and a
-// majority at most unavailableAfter.
+// view gets a View that satisfies the consistency asked for. The node below tries again
+// while there is time; it waits for a leader and a majority at most unavailableAfter.
 func (s *service) view(ctx context.Context, n *node.Node, want node.Consistency) (*state.View, *boardpb.Result) {
 	ctx, cancel := context.WithTimeout(ctx, unavailableAfter)
 	defer cancel()
-	for {
-		view, err := n.Read(ctx, want)
-		if err == nil {
-			return view, nil
-		}
+	view, err := n.Read(ctx, want)
+	if err != nil {
 		r := resultOf(err)
 		r.Proposed = boardpb.Proposed_PROPOSED_NO // a read leaves nothing behind
-		if r.Code != boardpb.Code_CODE_UNAVAILABLE || !pause(ctx, waitForLeader/2) {
-			return nil, r
-		}
+		return nil, r
 	}
+	return view, nil
 }
 
 // boardOf finds a board in a View, and refuses one that is not the caller's.

@@ -83,8 +83,8 @@ func TestAQueryThatMakesNoSenseIsNamed(t *testing.T) {
 			"consistency":  get(func(r *wirepb.ReadRequest) { r.Consistency = 9 }),
 			"at_least_rev": get(func(r *wirepb.ReadRequest) { r.AtLeastRev = 3 }),
 			"call_id":      get(func(r *wirepb.ReadRequest) { r.CallId = strings.Repeat("x", 129) }),
-			"ReadRequest":  get(func(r *wirepb.ReadRequest) { r.ProtoReflect().SetUnknown([]byte{0xf8, 0x3f, 1}) }),
-			"GetQuery":     get(func(r *wirepb.ReadRequest) { r.GetGet().ProtoReflect().SetUnknown([]byte{0xf8, 0x3f, 1}) }),
+			"request":      get(func(r *wirepb.ReadRequest) { r.ProtoReflect().SetUnknown([]byte{0xf8, 0x3f, 1}) }),
+			"request/get":  get(func(r *wirepb.ReadRequest) { r.GetGet().ProtoReflect().SetUnknown([]byte{0xf8, 0x3f, 1}) }),
 		} {
 			if r := w.readError(request); r.Code != boardpb.Code_CODE_BAD_REQUEST || r.Field != field || r.Hint == "" {
 				t.Errorf("%s: got %v", field, r)

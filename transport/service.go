@@ -36,6 +36,7 @@ type service struct {
 	node     atomic.Pointer[node.Node] // nil until this node belongs to a cluster
 
 	inFlight, sessions, watchers *gate
+	looking                      looks
 
 	leaving  chan struct{} // closed when this node is no longer ready: it will stop
 	draining chan struct{} // closed when nothing new is let in

@@ -291,6 +291,10 @@ func start(p state.Pattern, after string) string {
 	return max(p.Prefix(), after+"\x00")
 }
 
+// UnknownIn names the first part of a request that carries fields this binary does not
+// know, at any depth, or "".
+func UnknownIn(request proto.Message) string { return unknownIn(request.ProtoReflect(), "request") }
+
 // Current are the versions that make up what a key holds now: of an append key all since it
 // was last deleted, of another key the newest, of a deleted key none.
 func Current(b *state.Board, key string, k *state.Key) []*boardpb.Entry {
