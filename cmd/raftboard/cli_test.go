@@ -72,6 +72,20 @@ func TestTheReferenceIsFresh(t *testing.T) {
 	}
 }
 
+func TestTheReferenceShowsEveryExampleAsCode(t *testing.T) {
+	got := reference(testApp().root())
+	for _, c := range leaves(testApp().root()) {
+		if c.Hidden || c.Name() == "no-help" {
+			continue
+		}
+		for _, line := range strings.Split(c.Example, "\n") {
+			if code := "\n    " + strings.TrimSpace(line) + "\n"; !strings.Contains(got, code) {
+				t.Errorf("%s: %q is not indented as code", c.CommandPath(), line)
+			}
+		}
+	}
+}
+
 // lines calls every verb that speaks to a node; the walk below finds one that is missing.
 func lines() map[string]string {
 	return map[string]string{

@@ -51,6 +51,10 @@ func hintOf(r *boardpb.Result) string {
 		return fmt.Sprintf("raftboard claims %s shows the loop that holds it: name it with --loop; or claim it with --takeover", key)
 	case boardpb.Code_CODE_LOOP_ENDED:
 		return "raftboard loop open, and claim again"
+	case boardpb.Code_CODE_FORBIDDEN:
+		if r.GetField() == "owner" {
+			return "write below your own name, or state the owner's with --as " + r.GetHolder()
+		}
 	case boardpb.Code_CODE_BAD_ENCODING:
 		return "a value is one JSON document; --text stores plain text as a JSON string"
 	case boardpb.Code_CODE_WRONG_MODE:

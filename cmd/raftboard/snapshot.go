@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -84,7 +85,10 @@ func (a *app) saveSnapshot(ctx context.Context, path string) error {
 		return fmt.Errorf("the copy is damaged: %w", err)
 	}
 	if err := os.Link(f.Name(), path); err != nil { // refuses to replace
-		return exitcode.Usagef("another file name", "%v", err)
+		if errors.Is(err, fs.ErrExist) {
+			return exitcode.Usagef("give another file name; raftboard snapshot inspect "+path+" shows what it is", "%s exists already", path)
+		}
+		return exitcode.Usagef("give another file name", "%v", err)
 	}
 	o := render.Obj("file", path, "index", index, "term", term, "format", header.GetFormat(), "digest",
 		fmt.Sprintf("%x", header.GetDigest()))

@@ -108,7 +108,7 @@ func reference(root *cobra.Command) string {
 			if c.Long != "" {
 				fmt.Fprintf(&b, "\n%s\n", c.Long)
 			}
-			fmt.Fprintf(&b, "\nExamples:\n\n%s\n", strings.ReplaceAll(c.Example, "  raftboard", "    raftboard"))
+			fmt.Fprintf(&b, "\nExamples:\n\n%s\n", "  "+strings.ReplaceAll(c.Example, "\n", "\n  "))
 			if flags := c.NonInheritedFlags(); flags.HasAvailableFlags() {
 				b.WriteString("\n" + flagList(flags))
 			}

@@ -19,7 +19,6 @@ const (
 	Completing = "completing" // about to send the result; the numbers are here
 	Completed  = "completed"  // the completion was accepted
 	Refused    = "refused"    // a write under a lease was refused
-	Lost       = "lost"       // told that a lease is lost
 )
 
 // Ack is one line of a worker's own log.
