@@ -282,3 +282,17 @@ func TestAPageOfEventsNamesTheOldestRevOfTheFeed(t *testing.T) {
 		}
 	})
 }
+
+func TestACursorBehindTheLastEventOfARevGoesOnWithTheNextRev(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := clustertest.Start(t, clustertest.Options{Nodes: 1})
+		w := as(t, c, "w1", 0)
+		w.ok(add("facts/x", "1"))
+		w.ok(add("facts/x", "2"))
+		got := w.read(&wirepb.ReadRequest{Board: "default", Query: &wirepb.ReadRequest_Events{
+			Events: &wirepb.EventsQuery{AfterRev: 1, AfterSub: 1<<32 - 1}}}).GetEvents()
+		if len(got.Events) != 1 || got.Events[0].Rev != 2 {
+			t.Errorf("behind all of rev 1 come %v", got.Events)
+		}
+	})
+}
