@@ -200,6 +200,7 @@ func TestP27ACopyThatWasBelievedIsForgottenWithinSecondsOfItsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := clustertest.Start(t, clustertest.Options{})
 		as(t, c, "w1", 0).ok(set("results/w1/a", "1"))
+		time.Sleep(20 * time.Second) // what a start announces is long over
 		victim := c.Follower()
 		copied := c.Copy(victim)
 		c.Isolate(victim) // nobody can ask the original: its copy is believed
