@@ -28,7 +28,7 @@ func Example_worker() {
 	err = c.Board("default").Work(stop, work, func(ctx context.Context, item *client.Lease) (client.Done, error) {
 		var path string // ctx ends when the lease is lost: then stop, another has the item
 		if err := json.Unmarshal(item.Value(), &path); err != nil {
-			return client.Done{}, err // the item fails and goes to the back of the queue
+			return client.Done{}, err // the item fails: it is put off 1 s, then twice as long each time
 		}
 		info, err := os.Stat(path)
 		if err != nil {
