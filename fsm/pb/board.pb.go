@@ -5237,7 +5237,7 @@ func (x *NamespaceCounts) GetReady() uint64 {
 // Result is what applying a command answers: an outcome, or a refusal with a code.
 type Result struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Outcome        Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=raftboard.board.v1.Outcome" json:"outcome,omitempty"` // unspecified when code is set
+	Outcome        Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=raftboard.board.v1.Outcome" json:"outcome,omitempty"` // unspecified when code is set, but for too_large of an answer: it was applied
 	Code           Code                   `protobuf:"varint,2,opt,name=code,proto3,enum=raftboard.board.v1.Code" json:"code,omitempty"`          // unspecified when outcome is set
 	Message        string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`                                  // what was wanted and what was found
 	Hint           string                 `protobuf:"bytes,4,opt,name=hint,proto3" json:"hint,omitempty"`                                        // one line: what to do next
