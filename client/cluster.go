@@ -6,6 +6,9 @@ import (
 	"io"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+
 	boardpb "raftboard/fsm/pb"
 	wirepb "raftboard/transport/pb"
 )
@@ -159,16 +162,32 @@ func askOne[T any](ctx context.Context, ep *endpoint, n int, repeat bool, fn fun
 	if !repeat {
 		tctx = ep.c.outgoing(ctx) // cutting it short would only make its outcome unknown
 	}
-	resp, err := fn(tctx, wirepb.NewClusterClient(ep.conn))
+	var reached peer.Peer
+	resp, err := fn(tctx, wirepb.NewClusterClient(observed{ep.conn, &reached}))
 	if err != nil {
 		e := fromStatus(err)
-		if e.Result.Code == boardpb.Code_CODE_UNAVAILABLE && e.Result.Proposed == boardpb.Proposed_PROPOSED_UNSPECIFIED && !repeat {
-			e.Result.Proposed = boardpb.Proposed_PROPOSED_UNKNOWN // the connection broke under it
-			e.Result.Hint = "it may have been done: the status tells"
+		if e.Result.Code == boardpb.Code_CODE_UNAVAILABLE && e.Result.Proposed == boardpb.Proposed_PROPOSED_UNSPECIFIED {
+			switch {
+			case reached.Addr == nil: // the connection was gone before the call had a stream
+				e.Result.Proposed = boardpb.Proposed_PROPOSED_NO
+			case !repeat: // it broke under the call
+				e.Result.Proposed = boardpb.Proposed_PROPOSED_UNKNOWN
+				e.Result.Hint = "it may have been done: the status tells"
+			}
 		}
 		return none, e
 	}
 	return resp, nil
+}
+
+// observed notes which peer a unary call reached; none means that it was never sent.
+type observed struct {
+	grpc.ClientConnInterface
+	reached *peer.Peer
+}
+
+func (o observed) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	return o.ClientConnInterface.Invoke(ctx, method, args, reply, append(opts, grpc.Peer(o.reached))...)
 }
 
 // tryElsewhere says whether another try is safe and may do better.
