@@ -23,7 +23,6 @@ const MaxLevel = 1
 
 // Options vary an FSM. Every function is called on the apply goroutine and must not block.
 type Options struct {
-	NodeID string
 	// Trace is told of every command after it was applied; nil is off and costs nothing.
 	Trace func(TraceRecord)
 	// Fatal is told of what this replica must not go on from: an entry it does not

@@ -216,7 +216,7 @@ func TestP14OneStepExpiresABoundedNumberAndTheRestFollows(t *testing.T) {
 }
 
 func TestP12TwoMachinesOnOneLogHaveOneDigestAtEveryEntry(t *testing.T) {
-	a, b := newRig(t), New(Options{NodeID: "n2"})
+	a, b := newRig(t), New(Options{})
 	b.Apply(a.relog(1))
 	loop := ""
 	for i := range 300 {

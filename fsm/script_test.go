@@ -50,7 +50,7 @@ type script struct {
 }
 
 func newScript(seed uint64) *script {
-	s := &script{seed: seed, main: New(Options{NodeID: "n1"}), board: state.DefaultBoard, term: 1, actors: map[string]*boardpb.Actor{},
+	s := &script{seed: seed, main: New(Options{}), board: state.DefaultBoard, term: 1, actors: map[string]*boardpb.Actor{},
 		known: map[string]string{}, loops: map[string]string{}, seqs: map[string]uint64{}}
 	s.apply(&boardpb.Command{Actor: systemActor(), Op: &boardpb.Command_Lead{Lead: &boardpb.Lead{NodeId: "n1"}}})
 	s.now = scriptZero

@@ -21,7 +21,7 @@ type rig struct {
 }
 
 func newRig(t testing.TB) *rig {
-	r := &rig{t: t, fsm: New(Options{NodeID: "n1"})}
+	r := &rig{t: t, fsm: New(Options{})}
 	r.do(&boardpb.Command{Actor: board.SystemActor(), Op: &boardpb.Command_Lead{Lead: &boardpb.Lead{NodeId: "n1"}}})
 	r.now += 20_000
 	return r

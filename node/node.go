@@ -122,7 +122,7 @@ func Open(cfg Config, tr Transport, s Stores) (_ *Node, err error) {
 	n.seen.changed = make(chan struct{})
 	n.proposer = &proposer{n: n}
 	n.transport = guardTransport(tr, n.clock.source.Mono)
-	n.fsm = fsm.New(fsm.Options{NodeID: cfg.ID, Trace: cfg.Trace, Fatal: n.fail,
+	n.fsm = fsm.New(fsm.Options{Trace: cfg.Trace, Fatal: n.fail,
 		Diverged: func(index uint64, _, _ [16]byte) { n.suspect(index) }})
 	if err := n.prepare(s); err != nil {
 		n.end()
