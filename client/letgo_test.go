@@ -90,3 +90,27 @@ func TestT07LoopsThatLetManyLeasesGoAreRenewedAndKeepTheOthers(t *testing.T) {
 		}
 	})
 }
+
+// A loop that is opened again lets go all it held, also what stands on later pages: what
+// stayed behind would be renewed for ever, with nobody working on it.
+func TestAllPagesOfALoopsLeasesAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, "n1:1")
+		pages := map[string]*wirepb.LoopAnswer{
+			"":         {Loop: &boardpb.Loop{Id: "l-1", Floor: 7}, Leases: []*boardpb.Lease{{Key: "claims/a"}}, Next: "claims/b"},
+			"claims/b": {Loop: &boardpb.Loop{Id: "l-1", Floor: 8}, Next: "claims/c"}, // nothing of the loop on this one
+			"claims/c": {Loop: &boardpb.Loop{Id: "l-1", Floor: 9}, Leases: []*boardpb.Lease{{Key: "claims/d"}}},
+		}
+		s.nodes["n1:1"].play(func(c *call) *wirepb.SessionResponse {
+			page := pages[c.read.GetLoopStatus().GetAfter()]
+			return c.readAnswer(&wirepb.ReadResponse{Rev: 3, Answer: &wirepb.ReadResponse_LoopStatus{LoopStatus: page}})
+		})
+		got, _, err := s.client(client.Config{}, "n1:1").Board("default").LoopStatus(context.Background(), "l-1", client.ReadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := got.GetLeases(); len(l) != 2 || l[0].Key != "claims/a" || l[1].Key != "claims/d" || got.Loop.Floor != 7 || got.Next != "" {
+			t.Errorf("got %v, want the leases of all three pages and the record of the first", got)
+		}
+	})
+}

@@ -71,11 +71,30 @@ func (b *Board) Stats(ctx context.Context, opts ReadOptions) (*wirepb.StatsAnswe
 	return resp.GetStats(), at, err
 }
 
-// LoopStatus reads a loop's record and its leases.
+// LoopStatus reads a loop's record and all its leases, at most 1,024, page by page. The
+// record is that of the first page; a lease that ends meanwhile may be missing.
 func (b *Board) LoopStatus(ctx context.Context, id string, opts ReadOptions) (*wirepb.LoopAnswer, Read, error) {
 	q := &wirepb.LoopQuery{Loop: id}
-	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_LoopStatus{LoopStatus: q}})
-	return resp.GetLoopStatus(), at, err
+	var all *wirepb.LoopAnswer
+	for {
+		resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_LoopStatus{LoopStatus: q}})
+		if err != nil {
+			return nil, at, err
+		}
+		page := resp.GetLoopStatus()
+		if all == nil {
+			all = page
+		} else {
+			all.Leases = append(all.Leases, page.GetLeases()...)
+		}
+		if page.GetNext() == "" || page.GetNext() <= q.After || len(all.GetLeases()) > maxLeases {
+			if all != nil {
+				all.Next = ""
+			}
+			return all, at, nil
+		}
+		q = &wirepb.LoopQuery{Loop: id, After: page.Next}
+	}
 }
 
 // Boards lists the boards and the cluster's record.
