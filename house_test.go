@@ -298,7 +298,7 @@ func TestNoTestSleepsOnRealTimeOrIsSkipped(t *testing.T) {
 		if strings.Contains(s.text, "time.Sleep(") && !virtual {
 			t.Errorf("%s sleeps outside virtual time", s.path)
 		}
-		if regexp.MustCompile(`\bt\.Skip|testing\.Short`).MatchString(s.text) && !strings.Contains(s.text, "*rapid.T") {
+		if regexp.MustCompile(`\bt\.Skip|testing\.Short`).MatchString(s.text) {
 			t.Errorf("%s skips a test", s.path)
 		}
 	}

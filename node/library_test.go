@@ -14,7 +14,8 @@ import (
 	"raftboard/node/nodetest"
 )
 
-// The library without a node around it. When an upgrade makes a stock test of the library
+// The library without a node around it. Every sleep here is virtual: each of these clusters
+// stands in a bubble (testing/synctest) of the test that starts it. When an upgrade makes a stock test of the library
 // stop failing, its guard may be reconsidered.
 
 const bareSize = 3
