@@ -15,30 +15,41 @@ type History struct {
 	Ops     []Op // in the order in which they began
 	Faults  []Fault
 	Applied []Applied // each life of a node in its own order
-	Feed    []Told    // each watcher in its own order
+	Install []Installed
+	Roles   []Role // each life of a node in its own order
+	Feed    []Told // each watcher in its own order
 	Finals  []Final
 }
 
 // Run says what was run, so that it can be run again.
 type Run struct {
 	Workload string        `json:"workload"`
-	Nemesis  string        `json:"nemesis"`
+	Nemesis  string        `json:"nemesis"` // names joined by commas
 	Driver   string        `json:"driver"`
 	Board    string        `json:"board"` // what the workload worked on
+	Nodes    []string      `json:"nodes,omitempty"`
 	Seed     uint64        `json:"seed"`
-	Healed   time.Duration `json:"healed"` // when the last fault was over
+	Time     time.Duration `json:"time,omitempty"`   // planned, from the first operation to the heal
+	Rate     int           `json:"rate,omitempty"`   // planned operations per second
+	Mutant   string        `json:"mutant,omitempty"` // the planted bug the nodes and clients ran with
+	Version  string        `json:"version,omitempty"`
+	Rerun    string        `json:"rerun,omitempty"` // the command line that runs it again
+	Began    time.Time     `json:"began,omitzero"`  // wall clock of the harness, for people
+	Healed   time.Duration `json:"healed"`          // when the last fault was over
 	Ended    time.Duration `json:"ended"`
 	Bound    time.Duration `json:"bound"` // how long after the heal everything may take
 }
 
 // line is one line of the file: one of these.
 type line struct {
-	Run     *Run     `json:"run,omitempty"`
-	Op      *Op      `json:"op,omitempty"`
-	Fault   *Fault   `json:"fault,omitempty"`
-	Applied *Applied `json:"applied,omitempty"`
-	Told    *Told    `json:"told,omitempty"`
-	Final   *Final   `json:"final,omitempty"`
+	Run     *Run       `json:"run,omitempty"`
+	Op      *Op        `json:"op,omitempty"`
+	Fault   *Fault     `json:"fault,omitempty"`
+	Applied *Applied   `json:"applied,omitempty"`
+	Install *Installed `json:"install,omitempty"`
+	Role    *Role      `json:"role,omitempty"`
+	Told    *Told      `json:"told,omitempty"`
+	Final   *Final     `json:"final,omitempty"`
 }
 
 // Write writes the history as JSON lines.
@@ -54,6 +65,12 @@ func (h *History) Write(w io.Writer) error {
 	}
 	for i := range h.Applied {
 		err = errors.Join(err, enc.Encode(line{Applied: &h.Applied[i]}))
+	}
+	for i := range h.Install {
+		err = errors.Join(err, enc.Encode(line{Install: &h.Install[i]}))
+	}
+	for i := range h.Roles {
+		err = errors.Join(err, enc.Encode(line{Role: &h.Roles[i]}))
 	}
 	for i := range h.Feed {
 		err = errors.Join(err, enc.Encode(line{Told: &h.Feed[i]}))
@@ -90,6 +107,10 @@ func Read(r io.Reader) (*History, error) {
 			h.Faults = append(h.Faults, *l.Fault)
 		case l.Applied != nil:
 			h.Applied = append(h.Applied, *l.Applied)
+		case l.Install != nil:
+			h.Install = append(h.Install, *l.Install)
+		case l.Role != nil:
+			h.Roles = append(h.Roles, *l.Role)
 		case l.Told != nil:
 			h.Feed = append(h.Feed, *l.Told)
 		case l.Final != nil:

@@ -23,7 +23,11 @@ type Log struct {
 }
 
 // NewLog begins a run.
-func NewLog(run Run) *Log { return &Log{began: time.Now(), rest: History{Run: run}} }
+func NewLog(run Run) *Log {
+	began := time.Now()
+	run.Began = began.UTC().Round(0)
+	return &Log{began: began, rest: History{Run: run}}
+}
 
 // Now is the time since the run began.
 func (l *Log) Now() time.Duration { return time.Since(l.began) }
@@ -64,6 +68,30 @@ func (l *Log) Applied(node string, life int, r fsm.TraceRecord) {
 	l.rest.Applied = append(l.rest.Applied, a)
 }
 
+// Installed records a snapshot that a node went on from, now unless At says when.
+func (l *Log) Installed(i Installed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i.At == 0 {
+		i.At = l.Now()
+	}
+	l.rest.Install = append(l.rest.Install, i)
+}
+
+// Role records what a node became, now unless At says when.
+func (l *Log) Role(r Role) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.At == 0 {
+		r.At = l.Now()
+	}
+	l.rest.Roles = append(l.rest.Roles, r)
+}
+
+// Began is the wall clock at which the run began: what other processes of this machine
+// wrote down is placed by it.
+func (l *Log) Began() time.Time { return l.began }
+
 // Told records what a watcher was told, now.
 func (l *Log) Told(t Told) {
 	if t.Event != nil {
@@ -97,6 +125,7 @@ func (l *Log) History() *History {
 	h := l.rest
 	h.Run.Ended = l.Now()
 	h.Faults, h.Applied = slices.Clone(h.Faults), slices.Clone(h.Applied)
+	h.Install, h.Roles = slices.Clone(h.Install), slices.Clone(h.Roles)
 	h.Feed, h.Finals = slices.Clone(h.Feed), slices.Clone(h.Finals)
 	for _, op := range l.ops {
 		o := *op

@@ -43,6 +43,27 @@ func Trace(node string, life int, r fsm.TraceRecord) Applied {
 	return a
 }
 
+// Installed is a snapshot that took the place of a node's state: at its start, or because it
+// had fallen behind what the leader still keeps. What the node applies next is above Index.
+type Installed struct {
+	Node   string        `json:"node"`
+	Life   int           `json:"life"`
+	At     time.Duration `json:"at"`
+	Index  uint64        `json:"index"` // of the last entry in it
+	Term   uint64        `json:"term"`
+	T      int64         `json:"t"` // board time in it
+	Digest string        `json:"digest"`
+}
+
+// Role is what raft said a node is from now on.
+type Role struct {
+	Node string        `json:"node"`
+	Life int           `json:"life"`
+	At   time.Duration `json:"at"`
+	Term uint64        `json:"term"`
+	Role string        `json:"role"` // "leader", "follower", "candidate", "down"
+}
+
 // hash is of the wire form, which one build writes in one way.
 func hash(m proto.Message) string {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
