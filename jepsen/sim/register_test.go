@@ -30,7 +30,7 @@ func runRegister(t *testing.T, seed uint64, nemesis string, unseat func(*sim.Run
 	log := history.NewLog(history.Run{Workload: "W1 register", Nemesis: nemesis, Driver: "sim", Board: "registers", Seed: seed})
 	run := sim.Start(t, log, 3)
 	env := workload.Env{Cluster: run, Log: log, Board: "registers", Seed: seed}
-	w := workload.Register{Clients: 5, Keys: 3, Pace: 60 * time.Millisecond}
+	w := workload.Register{Clients: 5, Keys: 3}
 	admin, err := run.Dial("admin", 0)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,41 @@ type Env struct {
 	Log     *history.Log
 	Board   string
 	Seed    uint64
+	Rate    int             // operations per second of all clients together, about
+	Stop    <-chan struct{} // closed when no new work is to be invented any more; nil: never
 }
+
+// loading is a context that ends when no new work is to be invented any more.
+func (e Env) loading(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if e.Stop == nil {
+		return ctx, cancel
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		select {
+		case <-e.Stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		<-over
+	}
+}
+
+// pace is the longest pause of one of n clients between two operations, so that all of them
+// together come near the rate.
+func (e Env) pace(n int) time.Duration {
+	if e.Rate <= 0 {
+		return defaultPace
+	}
+	return 2 * time.Duration(n) * time.Second / time.Duration(e.Rate)
+}
+
+const defaultPace = 60 * time.Millisecond
 
 // dice are a client's own, so that what one does depends on the seed and not on the others.
 func (e Env) dice(client int) *rand.Rand { return rand.New(rand.NewPCG(e.Seed, uint64(client))) }

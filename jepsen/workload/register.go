@@ -20,9 +20,14 @@ const perKey = 180
 // directly from each node.
 type Register struct {
 	Clients int
-	Keys    int           // in use at the same time
-	Pace    time.Duration // the longest pause of a client between two operations
+	Keys    int // in use at the same time
 }
+
+// Name implements Workload.
+func (Register) Name() string { return "register" }
+
+// Watched implements Workload.
+func (Register) Watched() bool { return false }
 
 // Settings of the board that W1 needs.
 func (Register) Settings() *boardpb.BoardSettings {
@@ -31,8 +36,11 @@ func (Register) Settings() *boardpb.BoardSettings {
 	}}
 }
 
-// Run lets the clients work until ctx ends, and waits for what they still have out.
+// Run lets the clients work until they are to stop or ctx ends, and waits for what they still
+// have out.
 func (r Register) Run(ctx context.Context, e Env) error {
+	load, cancel := e.loading(ctx)
+	defer cancel()
 	keys := &keyRing{left: make([]int, r.Keys), serial: make([]int, r.Keys)}
 	var group sync.WaitGroup
 	for i := range r.Clients {
@@ -44,7 +52,7 @@ func (r Register) Run(ctx context.Context, e Env) error {
 		u := &user{env: e, name: name, b: c.Board(e.Board), keys: keys, dice: e.dice(i), known: map[string]uint64{}}
 		group.Go(func() {
 			defer c.Close()
-			u.run(ctx, r.Pace)
+			u.run(load, e.pace(r.Clients))
 		})
 	}
 	group.Wait()

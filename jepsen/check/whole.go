@@ -1,0 +1,69 @@
+package check
+
+import (
+	"time"
+
+	"raftboard/jepsen/history"
+)
+
+// patience bounds the searches of one verdict in real time.
+const patience = 30 * time.Second
+
+// Judgement is everything that is to be said about a run.
+type Judgement struct {
+	Verdict  Verdict
+	Findings []Finding // the gravest first
+	Order    *Order
+	Windows  []*Window
+	Met      map[State]int
+}
+
+// evidence is a history with what every checker builds on.
+type evidence struct {
+	*history.History
+	order   *Order
+	windows []*Window
+	decided []history.Op // operations, their unknown outcomes cut by A where A can be trusted
+}
+
+// Whole judges a history by every rule that applies to its workload. It reads nothing but the
+// history, so a verdict can be had again from the files of a run.
+func Whole(h *history.History) Judgement {
+	e := &evidence{History: h, decided: h.Ops}
+	var found []Finding
+	e.order, found = Agree(h.Applied)
+	windows, more := Leases(e.order)
+	e.windows = windows
+	found = append(found, more...)
+	found = append(found, Answers(h.Ops, e.order)...)
+	if len(found) == 0 { // A is trusted only once G1 and G3 hold
+		e.decided = Cut(h.Ops, e.order)
+	}
+	found = append(found, e.ofWorkload()...)
+	found = append(found, Valid(h, e.order, Demanded(h.Run))...)
+	return Judgement{Verdict: Judge(found), Findings: gravestFirst(found), Order: e.order, Windows: windows,
+		Met: Sometimes(h, e.order)}
+}
+
+// ofWorkload runs the checkers that only one kind of load can be judged by.
+func (e *evidence) ofWorkload() []Finding {
+	switch e.Run.Workload {
+	case "register":
+		return Registers(e.decided, patience)
+	case "work":
+		return append(Work(e.History, e.order, e.windows), Feed(e.History, e.order, e.windows)...)
+	}
+	return []Finding{invalid("no checker knows the workload %q", e.Run.Workload)}
+}
+
+func gravestFirst(found []Finding) []Finding {
+	var sorted []Finding
+	for class := Violation; class <= Undecided; class++ {
+		for _, f := range found {
+			if f.Class == class {
+				sorted = append(sorted, f)
+			}
+		}
+	}
+	return sorted
+}
