@@ -17,9 +17,10 @@ const Clients = -1
 // Target is the cluster as a nemesis sees it: what a driver can do to processes, links, disks
 // and clocks. Nodes are numbered from 0, also those added later. No method waits for the
 // cluster to be well again; each returns when the fault is in place, or undone. Undoing what
-// is not in place is no error. Safe for several goroutines.
+// is not in place is no error. Safe for several goroutines. A fault that was not seen to be in
+// place (the state of the process, the counter of a rule, what a disk now answers) is an error.
 type Target interface {
-	// Nodes are the names, in the order of the numbers.
+	// Nodes are the names, in the order of the numbers; "" for a retired one.
 	Nodes() []string
 	// Status is what a node says of itself; an error when it is down, paused or does not answer.
 	Status(ctx context.Context, node int) (Status, error)
@@ -35,6 +36,8 @@ type Target interface {
 	Resume(node int) error
 	// Add starts a fresh node that joins by itself and answers its number.
 	Add(name string) (node int, err error)
+	// Retire takes a node out for good: its process ends and Nodes names it "".
+	Retire(node int) error
 	// Switch makes a node run the other build from its next start on: the same source under
 	// another version.
 	Switch(node int) error

@@ -22,7 +22,7 @@ type Cluster interface {
 	// Dial makes a client that states name, on a host of its own of that name. first is the
 	// node it tries first. The workload closes it.
 	Dial(name string, first int) (*client.Client, error)
-	// Nodes are the names of the nodes; Ask is the unary face of one of them, and of no other.
+	// Nodes are the names of the nodes, "" for one that is gone for good; Ask is the unary face of one of them, and of no other.
 	Nodes() []string
 	Ask(name string, node int) wirepb.BoardClient
 	// Freeze stands in for a paused client: from now on nothing that it sends arrives, and
@@ -176,6 +176,9 @@ func (e Env) getAt(ctx context.Context, node int, name, key string) {
 // Finals reads the whole board once through every node, and records what is there.
 func Finals(ctx context.Context, e Env) error {
 	for i, node := range e.Cluster.Nodes() {
+		if node == "" {
+			continue
+		}
 		reader := "reader-of-" + node
 		ask := e.Cluster.Ask("reader", i)
 		for after := ""; ; {
