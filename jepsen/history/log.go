@@ -92,6 +92,13 @@ func (l *Log) Role(r Role) {
 // wrote down is placed by it.
 func (l *Log) Began() time.Time { return l.began }
 
+// Tail is the newest n records of what was applied anywhere.
+func (l *Log) Tail(n int) []Applied {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.rest.Applied[max(0, len(l.rest.Applied)-n):])
+}
+
 // Told records what a watcher was told, now.
 func (l *Log) Told(t Told) {
 	if t.Event != nil {

@@ -111,7 +111,8 @@ type Fault struct {
 	Targets []string      `json:"targets"`
 	Start   time.Duration `json:"start"`
 	End     time.Duration `json:"end"`
-	Witness string        `json:"witness"` // "" : nothing shows that it happened
+	Witness string        `json:"witness"`         // "" : nothing shows that it happened
+	Error   string        `json:"error,omitempty"` // why it could not be done or undone
 }
 
 // Answer names the outcome or the code of a Result: "ok", "conflict", "stale_lease".
