@@ -60,11 +60,12 @@ func (l *Log) Fault(f Fault) {
 	l.rest.Faults = append(l.rest.Faults, f)
 }
 
-// Applied records what a node applied; it fits node.Config.Trace.
+// Applied records what a node applied, now; it fits node.Config.Trace.
 func (l *Log) Applied(node string, life int, r fsm.TraceRecord) {
 	a := Trace(node, life, r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	a.At = l.Now()
 	l.rest.Applied = append(l.rest.Applied, a)
 }
 

@@ -23,6 +23,7 @@ type Applied struct {
 	Term        uint64           `json:"term"`
 	Position    int              `json:"position"` // within the entry
 	T           int64            `json:"t"`        // board time
+	At          time.Duration    `json:"at"`       // when it was recorded; 0: nobody knows
 	Command     *boardpb.Command `json:"-"`
 	Result      *boardpb.Result  `json:"-"`
 	CommandHash string           `json:"command_hash"`

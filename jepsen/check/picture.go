@@ -1,0 +1,74 @@
+package check
+
+import (
+	"html"
+	"io"
+	"math"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"raftboard/jepsen/history"
+)
+
+// Picture writes porcupine's page of one key of registers: the operations as Registers judged
+// them, the longest orders that explain them, and the faults of the run drawn in. The page is
+// whole in itself and loads nothing. patience bounds the search in real time; what it had
+// found by then is drawn.
+func Picture(w io.Writer, h *history.History, key string, patience time.Duration) error {
+	ops := h.Ops
+	if order, found := Agree(h.Applied); len(append(found, Answers(h.Ops, order)...)) == 0 {
+		ops = Cut(h.Ops, order)
+	}
+	var events []porcupine.Operation
+	clients := map[string]int{}
+	for _, op := range ops {
+		if !onRegister(op) || op.Key != key {
+			continue
+		}
+		if _, known := clients[op.Client]; !known {
+			clients[op.Client] = len(clients)
+		}
+		events = append(events, event(op, clients[op.Client]))
+	}
+	drawn := model()
+	describe := drawn.DescribeState
+	drawn.DescribeState = func(state any) string { return html.EscapeString(describe(state)) } // the page takes it for HTML
+	_, info := porcupine.CheckOperationsVerbose(drawn, events, max(patience, time.Millisecond))
+	info.AddAnnotations(faultsOn(h, events))
+	return porcupine.Visualize(drawn, info, w)
+}
+
+// faultsOn places faults in the count of beginnings and ends, which is the time of the page,
+// and leaves out those that were over before the key's first operation or came after its last.
+func faultsOn(h *history.History, events []porcupine.Operation) (out []porcupine.Annotation) {
+	first, last := int64(math.MaxInt64), int64(0)
+	for _, e := range events {
+		first = min(first, e.Call)
+		if last = max(last, e.Call); e.Return != math.MaxInt64 {
+			last = max(last, e.Return)
+		}
+	}
+	for _, f := range h.Faults {
+		start, end := countAt(h.Ops, f.Start), countAt(h.Ops, f.End)
+		if end < first || start > last {
+			continue
+		}
+		out = append(out, porcupine.Annotation{Tag: "faults", Start: max(start, first), End: min(max(end, start), last), Description: f.Name,
+			Details: f.Name + " " + f.Start.String() + " to " + f.End.String() + ": " + f.Witness, BackgroundColor: "#f3c6c6"})
+	}
+	return out
+}
+
+// countAt is how far the count of beginnings and ends had come at a time.
+func countAt(ops []history.Op, at time.Duration) (count int64) {
+	for _, op := range ops {
+		if op.Invoke <= at {
+			count = max(count, int64(op.Began))
+		}
+		if op.Ended > 0 && op.Return <= at {
+			count = max(count, int64(op.Ended))
+		}
+	}
+	return count
+}
