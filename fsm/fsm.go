@@ -23,7 +23,8 @@ const MaxLevel = 1
 
 // Options vary an FSM. Every function is called on the apply goroutine and must not block.
 type Options struct {
-	// Trace is told of every command after it was applied; nil is off and costs nothing.
+	// Trace is told of every command after it was applied, of every snapshot that took the
+	// state's place, and of every voided entry; nil is off and costs nothing.
 	Trace func(TraceRecord)
 	// Fatal is told of what this replica must not go on from: an entry it does not
 	// understand, a commit that broke. After it, nothing more is applied. Nil panics.
@@ -32,7 +33,8 @@ type Options struct {
 	Diverged func(index uint64, ours, theirs [16]byte)
 }
 
-// TraceRecord is one applied command, for the fault harness.
+// TraceRecord is one applied command, for the fault harness; or, when one of the last two is
+// set, something that was no command: its Command and Result are nil then.
 type TraceRecord struct {
 	Index, Term uint64
 	Position    int // within the batch
@@ -40,6 +42,10 @@ type TraceRecord struct {
 	Result      *boardpb.Result
 	T           int64
 	Digest      [16]byte // of the state after the entry; on the last command of it only
+	// Installed: a snapshot became the state. Index, Term, T and Digest are the state's.
+	Installed bool
+	// Voided: the entry was stamped in another term than its own, and nothing of it ran.
+	Voided bool
 }
 
 // Applied is what a log entry answers: one result per command.
@@ -125,6 +131,9 @@ func (f *FSM) apply(l *raft.Log) *Applied {
 			l.Index, batch.Format, Format))
 	}
 	if batch.GetStamp().GetTerm() != l.Term {
+		if f.opts.Trace != nil {
+			f.opts.Trace(TraceRecord{Voided: true, Index: l.Index, Term: l.Term, T: s.T(), Digest: s.Digest().Bytes()})
+		}
 		return &Applied{Voided: true}
 	}
 	return f.run(l, batch)
@@ -203,6 +212,9 @@ func (f *FSM) Restore(rc io.ReadCloser) error {
 	}
 	f.machine = newMachine(s)
 	f.publish(nil)
+	if f.opts.Trace != nil {
+		f.opts.Trace(TraceRecord{Installed: true, Index: s.Applied(), Term: s.Term(), T: s.T(), Digest: s.Digest().Bytes()})
+	}
 	return nil
 }
 

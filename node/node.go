@@ -50,7 +50,10 @@ type Config struct {
 	Founders               []*boardpb.Node // the members of the cluster's intent, if this node has one
 	Peers                  Peers
 	Clock                  Clock
-	Trace                  func(fsm.TraceRecord)
+	// Trace is told what this node applies, on the goroutine that applies; Roles is told what
+	// it becomes, on a goroutine of its own. Nil is off and costs nothing. Neither may block.
+	Trace func(fsm.TraceRecord)
+	Roles func(RoleChange)
 	// Die is told of what this node cannot go on from. It ends the process, or at least the
 	// goroutine that calls it. It must not wait for Close.
 	Die func(error)
@@ -82,6 +85,7 @@ type Node struct {
 	fence    fence
 	writes   atomic.Uint64 // commands of clients so far
 	suspects chan uint64
+	roles    *roles
 	doubt    atomic.Pointer[error] // set while no majority of voters agrees on a digest
 
 	failure atomic.Pointer[error]
@@ -139,6 +143,7 @@ func Open(cfg Config, tr Transport, s Stores) (_ *Node, err error) {
 			What: fmt.Sprintf("the cluster is at feature level %d, this binary knows %d", level, fsm.MaxLevel)},
 			n.raft.Shutdown().Error())
 	}
+	n.roles = watchRoles(n.raft, cfg.Roles)
 	n.loops.Go(n.proposer.run)
 	n.loops.Go(n.leadLoop)
 	n.loops.Go(n.housekeep)
@@ -308,6 +313,7 @@ func (n *Node) Close(ctx context.Context) error {
 	n.sentinel.closing.Store(true)
 	n.transport.release()
 	stopped := n.raft.Shutdown().Error()
+	n.roles.end()
 	n.loops.Wait()
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancelLast()

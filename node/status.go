@@ -48,15 +48,8 @@ func (n *Node) Status() Status {
 	s := Status{ID: n.cfg.ID, Name: n.cfg.Name, LeaderID: id, Term: n.raft.CurrentTerm(), Applied: n.fsm.Applied(),
 		Commit: n.raft.CommitIndex(), LastLog: n.raft.LastIndex(), SnapshotIndex: num("last_snapshot_index"),
 		LastContact: -1, Suffrage: "none", Uptime: n.clock.source.Mono() - n.began, Note: n.Ready()}
-	switch n.raft.State() {
-	case raft.Leader:
-		s.Role, s.LastContact = "leader", 0
-	case raft.Follower:
-		s.Role = "follower"
-	case raft.Candidate:
-		s.Role = "candidate"
-	default:
-		s.Role = "shutdown"
+	if s.Role = roleName(n.raft.State()); s.Role == "leader" {
+		s.LastContact = 0
 	}
 	if at := n.raft.LastContact(); s.Role != "leader" && !at.IsZero() {
 		s.LastContact = time.Since(at)

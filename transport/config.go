@@ -47,8 +47,10 @@ type Config struct {
 	Version string // of the binary
 	Logger  hclog.Logger
 
-	// Trace is told of every command applied here; nil is off.
+	// Trace is told of every command applied here and Roles of every change of role, as
+	// node.Config says; nil is off.
 	Trace func(fsm.TraceRecord)
+	Roles func(node.RoleChange)
 	// Clock is the node's seam to the machine's clocks; its zero value is the real ones.
 	Clock node.Clock
 	// Network is how the server listens and dials; its zero value is TCP.

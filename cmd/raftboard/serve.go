@@ -16,6 +16,7 @@ import (
 
 	"raftboard/cmd/raftboard/exitcode"
 	"raftboard/node"
+	"raftboard/node/tracefile"
 	"raftboard/transport"
 )
 
@@ -26,6 +27,7 @@ type serveFlags struct {
 	advertise string
 	logLevel  string
 	logFormat string
+	traceFile string
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -43,7 +45,11 @@ func (a *app) serveCommand() *cobra.Command {
 				return err
 			}
 			f.cfg.Logger = logger
-			return a.serve(ctx, f.cfg, nil)
+			end, err := f.openTrace()
+			if err != nil {
+				return err
+			}
+			return errors.Join(a.serve(ctx, f.cfg, nil), end())
 		}})
 	f.declare(c.Flags())
 	return c
@@ -77,6 +83,8 @@ func (f *serveFlags) declare(fs *pflag.FlagSet) {
 	fs.DurationVar(&cfg.Timing.Lease, "leader-lease-timeout", cfg.Timing.Lease, "the same on every node")
 	fs.Uint64Var(&cfg.SnapshotThreshold, "snapshot-threshold", 8192, "entries between two snapshots")
 	fs.Uint64Var(&cfg.TrailingLogs, "trailing-logs", 10240, "entries kept behind a snapshot")
+	fs.DurationVar(&cfg.SnapshotInterval, "snapshot-interval", 30*time.Second, "how often a snapshot is considered")
+	fs.StringVar(&f.traceFile, "trace-file", "", "for fault tests: append what is applied here, outside --data-dir")
 	fs.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn, error")
 	fs.StringVar(&f.logFormat, "log-format", "auto", "auto (text on a terminal), text, json")
 	var all []string
@@ -104,6 +112,24 @@ func (f *serveFlags) finish() error {
 	}
 	f.cfg.Version = version()
 	return nil
+}
+
+// openTrace makes the node write down what it applies, if that is asked for. What cannot be
+// written ends the process on the spot: a trace with a hole would prove what it does not show.
+func (f *serveFlags) openTrace() (end func() error, err error) {
+	if f.traceFile == "" {
+		return func() error { return nil }, nil
+	}
+	logger := f.cfg.Logger
+	w, err := tracefile.Open(f.traceFile, tracefile.Life{Node: f.cfg.Name, PID: os.Getpid(), Version: f.cfg.Version}, func(err error) {
+		logger.Error(err.Error(), "hint", "free space where --trace-file is, or start without it")
+		os.Exit(exitcode.Other)
+	})
+	if err != nil {
+		return nil, exitcode.Usagef("--trace-file PATH", "--trace-file: %v", err)
+	}
+	f.cfg.Trace, f.cfg.Roles = w.Trace, w.Roles
+	return w.Close, nil
 }
 
 // logger writes to stderr: for people on a terminal, JSON elsewhere.

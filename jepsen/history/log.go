@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"encoding/hex"
 	"slices"
 	"sync"
 	"time"
@@ -60,12 +61,23 @@ func (l *Log) Fault(f Fault) {
 	l.rest.Faults = append(l.rest.Faults, f)
 }
 
-// Applied records what a node applied, now; it fits node.Config.Trace.
-func (l *Log) Applied(node string, life int, r fsm.TraceRecord) {
+// Applied records what a node's trace says, now: a command it applied, or a snapshot it went
+// on from. A voided entry is no command and is left out.
+func (l *Log) Applied(node string, life int, r fsm.TraceRecord) { l.applied(node, life, l.Now(), r) }
+
+func (l *Log) applied(node string, life int, at time.Duration, r fsm.TraceRecord) {
+	switch {
+	case r.Voided:
+		return
+	case r.Installed:
+		l.Installed(Installed{Node: node, Life: life, At: at, Index: r.Index, Term: r.Term, T: r.T,
+			Digest: hex.EncodeToString(r.Digest[:])})
+		return
+	}
 	a := Trace(node, life, r)
+	a.At = at
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a.At = l.Now()
 	l.rest.Applied = append(l.rest.Applied, a)
 }
 
