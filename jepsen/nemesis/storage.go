@@ -1,0 +1,116 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// disk is N10: the disk of a node is slow, hangs, is full, or fails. A node may end itself
+// over it, with a reason; it is started again when the disk is well.
+func disk(ctx context.Context, h *Hand, length time.Duration) error {
+	nodes, err := h.victims(ctx, []string{"leader", "one"}[h.roll(2)])
+	if err != nil {
+		return err
+	}
+	free, ok := h.take(nodes, false)
+	if !ok {
+		return nil
+	}
+	defer free()
+	node := nodes[0]
+	kinds := []struct {
+		what  string
+		fault DiskFault
+	}{
+		{"slow", DiskFault{Slow: h.between(h.Timeout/20, h.Timeout/3)}}, {"hung", DiskFault{Hung: true}},
+		{"full", DiskFault{Full: true}}, {"failing", DiskFault{Error: true}}, {"cut short", DiskFault{Short: true}},
+	}
+	kind := kinds[h.roll(len(kinds))]
+	f := h.begin("disk", "N10", nodes)
+	err = h.Target.Disk(node, kind.fault)
+	if errors.Is(err, ErrUnsupported) {
+		kind = kinds[1+h.roll(2)] // hung and full are what every driver can do
+		err = h.Target.Disk(node, kind.fault)
+	}
+	before, _ := h.status(ctx, node)
+	var died error
+	for began := time.Now(); died == nil && time.Since(began) < max(length, 2*h.Timeout) && rest(ctx, 50*time.Millisecond); {
+		died = h.Target.Died(node)
+	}
+	after, silent := h.status(ctx, node)
+	err = errors.Join(err, h.Target.Disk(node, DiskFault{}))
+	if died == nil { // it may only now notice
+		rest(ctx, h.Timeout/2)
+		died = h.Target.Died(node)
+	}
+	err = errors.Join(err, h.Target.Start(node), h.ready(ctx, down*h.Timeout, node))
+	witness := fmt.Sprintf("the disk of %s was %s; it applied %d entries meanwhile", h.Target.Nodes()[node], kind.what, after.Applied-before.Applied)
+	switch {
+	case died != nil:
+		witness = fmt.Sprintf("the disk of %s was %s, and it ended itself: %v", h.Target.Nodes()[node], kind.what, died)
+	case silent != nil:
+		witness = fmt.Sprintf("the disk of %s was %s, and it did not answer", h.Target.Nodes()[node], kind.what)
+	}
+	return h.end(f, witness, err)
+}
+
+// corrupt is N11: what a dead node has stored is damaged. It comes back if it can. If it
+// refuses, it must say so, and then it is replaced as an operator would: by a fresh node
+// under a new id.
+func corrupt(ctx context.Context, h *Hand, length time.Duration) error {
+	nodes := h.some(1)
+	free, ok := h.take(nodes, false)
+	if !ok {
+		return nil
+	}
+	defer free()
+	node := nodes[0]
+	kinds := []Corruption{CutTail, FlipLog, FlipLog, FlipSnap, FlipMeta, OlderCopy, EmptySnap, SwappedSnap}
+	kind := kinds[h.roll(len(kinds))]
+	before, _ := h.status(ctx, node)
+	f := h.begin("corrupt", "N11", nodes)
+	err := h.Target.Kill(node)
+	what, err2 := h.Target.Corrupt(node, kind, h.dice())
+	if errors.Is(err2, ErrUnsupported) {
+		kind = FlipLog
+		what, err2 = h.Target.Corrupt(node, kind, h.dice())
+	}
+	err = errors.Join(err, err2, h.Target.Start(node))
+	became, err3 := h.survives(ctx, node, max(length, 10*h.Timeout))
+	if err3 != nil {
+		err = errors.Join(err, h.replace(ctx, node, before.NodeID))
+		became = fmt.Sprintf("it refused (%v) and was replaced", err3)
+	}
+	if what != "" {
+		what = join(fmt.Sprintf("%s: %s", kind, what), became)
+	}
+	return h.end(f, what, err)
+}
+
+// survives says whether a node that was damaged is ready again; the error is its own word
+// for why it is not.
+func (h *Hand) survives(ctx context.Context, node int, most time.Duration) (string, error) {
+	for began := time.Now(); time.Since(began) < most && rest(ctx, 50*time.Millisecond); {
+		if died := h.Target.Died(node); died != nil {
+			return "", died
+		}
+		if s, err := h.status(ctx, node); err == nil && s.Ready {
+			return "it came back by itself", nil
+		}
+	}
+	return "", fmt.Errorf("not ready after %v", most)
+}
+
+// replace removes a member that will not come back and lets a fresh node join.
+func (h *Hand) replace(ctx context.Context, node int, id string) error {
+	if err := h.Target.Retire(node); err != nil {
+		return err
+	}
+	if err := h.removeMember(ctx, id); err != nil {
+		return err
+	}
+	_, err := h.join(ctx)
+	return err
+}
