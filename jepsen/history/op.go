@@ -22,7 +22,17 @@ const (
 	Complete  Kind = "complete"
 	Fail      Kind = "fail"
 	Partial   Kind = "partial" // a set of partial work under a claim
+	Append    Kind = "append"
+	Txn       Kind = "txn"
+	LoopClose Kind = "loop_close"
+	Compact   Kind = "compact" // by an operator
+
+	GetAtLeast Kind = "get_at_least" // of any node, once it shows a rev
+	GetStale   Kind = "get_stale"    // of any node, at once
 )
+
+// Reads says that an operation leaves nothing behind.
+func (k Kind) Reads() bool { return k == Get || k == GetAtLeast || k == GetStale }
 
 // Outcome is what a client may conclude from what it was told.
 type Outcome string
@@ -67,6 +77,12 @@ type Args struct {
 	ResultsKey string `json:"results_key,omitempty"`
 	Pattern    string `json:"pattern,omitempty"`
 	Reason     string `json:"reason,omitempty"`
+	AtLeast    uint64 `json:"at_least,omitempty"` // the rev that a read must show
+
+	// Of a caller that gives its own identities: beside Op.Loop and Op.Seq the floor it stated,
+	// or its idempotency key.
+	Floor    uint64 `json:"floor,omitempty"`
+	Identity string `json:"identity,omitempty"`
 }
 
 // Result is what the client was told, reduced to what checkers compare.

@@ -116,15 +116,42 @@ func (a *Applied) UnmarshalJSON(b []byte) error {
 	return protojson.Unmarshal(line.Result, a.Result)
 }
 
-// Told is one thing a watcher was told: an event, or a bookmark, or how it was cut off.
+// Told is one thing a watcher was told: an event, a record, a bookmark, or how it was cut off.
+// Asked begins a stream, and everything up to the next one is of it; a watcher without any
+// asked once, for everything from rev 1.
 type Told struct {
 	Watcher  string         `json:"watcher"`
 	Board    string         `json:"board"`
 	At       time.Duration  `json:"at"`
+	Asked    *Asked         `json:"asked,omitempty"`
+	Opened   uint64         `json:"opened,omitempty"` // the first rev that the stream will tell of
 	Event    *boardpb.Event `json:"-"`
+	Batch    int            `json:"batch,omitempty"` // which message of the stream brought the event; 0: nobody knows
+	Record   *Record        `json:"record,omitempty"`
+	Seam     uint64         `json:"seam,omitempty"` // the records are all there, and show this rev
 	Bookmark uint64         `json:"bookmark,omitempty"`
-	Cut      string         `json:"cut,omitempty"`   // why a stream ended; the watch went on elsewhere
-	Ended    string         `json:"ended,omitempty"` // why the watch ended
+	Cut      string         `json:"cut,omitempty"`    // why a stream ended; the watch went on elsewhere
+	Ended    string         `json:"ended,omitempty"`  // why the watch ended
+	Code     string         `json:"code,omitempty"`   // of the refusal that cut or ended it: "slow_reader", "compacted" …
+	Resume   uint64         `json:"resume,omitempty"` // the rev that the refusal names to go on from
+	Oldest   uint64         `json:"oldest,omitempty"` // the oldest rev that it names as still served
+	Goal     uint64         `json:"goal,omitempty"`   // by now the watcher must have been told of all up to this rev
+}
+
+// Asked is how a stream was asked for.
+type Asked struct {
+	Node     string   `json:"node,omitempty"` // the one asked; "": the client goes from one to the other by itself
+	Mode     string   `json:"mode"`           // "from", "now", "snapshot"; "pages" is not a stream but reads of the feed
+	From     uint64   `json:"from,omitempty"` // of "from" and "pages": the first rev wanted
+	Patterns []string `json:"patterns"`
+	Known    uint64   `json:"known,omitempty"` // a rev that was acknowledged to somebody before
+}
+
+// Record is what a snapshot told of one version of a key.
+type Record struct {
+	Key     string `json:"key"`
+	Version uint64 `json:"version"`
+	Rev     uint64 `json:"rev"`
 }
 
 // strict refuses what it does not know, as Read does.
