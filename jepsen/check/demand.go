@@ -1,6 +1,9 @@
 package check
 
 import (
+	"strings"
+	"time"
+
 	"raftboard/jepsen/history"
 )
 
@@ -16,5 +19,44 @@ func Demanded(run history.Run) Demand {
 		d.Kinds = []history.Kind{history.Post, history.ClaimNext, history.Partial, history.Complete}
 		d.States = []State{Renewed}
 	}
+	for _, nemesis := range strings.Split(run.Nemesis, ",") {
+		d.Faults = append(d.Faults, faultsOf(nemesis))
+		d.States = append(d.States, statesOf(nemesis, run.Workload)...)
+	}
+	if run.Time > 0 {
+		d.BeforeFault = int(float64(run.Rate) * baseline(run).Seconds() * leastOfRate)
+	}
 	return d
+}
+
+// leastOfRate is how much of the planned rate must have been reached before the first fault.
+const leastOfRate = 0.25
+
+// baseline is how long a run goes on before its first fault.
+func baseline(run history.Run) time.Duration { return min(run.Time/5, 5*time.Second) }
+
+// faultsOf lists the records of which a nemesis must have left at least one.
+func faultsOf(nemesis string) []string {
+	switch nemesis {
+	case "none", "":
+		return nil
+	case "members":
+		return []string{"transfer", "demote", "remove", "add"}
+	case "upgrade":
+		return []string{"switch"}
+	}
+	return []string{nemesis}
+}
+
+// statesOf lists what a run cannot have missed when its nemesis did what it is for.
+func statesOf(nemesis, workload string) []State {
+	switch {
+	case nemesis == "compaction":
+		return []State{Installs}
+	case nemesis == "transfer":
+		return []State{LeaderChange}
+	case nemesis == "replay":
+		return []State{Resent}
+	}
+	return nil
 }

@@ -22,7 +22,12 @@ const (
 	InfoNotApplied State = "info that was not applied"
 	Conflicted     State = "conflict"
 	FeedResumed    State = "feed resumed"
+	FeedFailover   State = "feed resumed across a failover"
 	Renewed        State = "keepalive"
+	Installed      State = "snapshot install"             // of a state that the node had not reached by itself
+	Graced         State = "grace used"                   // a lease lived on only because there had been an election
+	FourConflicts  State = "conflict four times in a row" // and it was reported
+	Installs       State = "snapshot install"             // by a life that had applied something already
 )
 
 // Sometimes counts how often a run met each state.
@@ -44,6 +49,8 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 			n[FencedWrite]++
 		case r.Result.Outcome == boardpb.Outcome_OUTCOME_CONFLICT:
 			n[Conflicted]++
+		case r.Command.GetReportConflict() != nil && r.OK():
+			n[FourConflicts]++
 		case r.Command.GetLoopKeepalive() != nil && r.OK():
 			n[Renewed]++
 		case (r.Command.GetClaim() != nil || r.Command.GetClaimNext() != nil) && r.OK() && !r.Result.Renewed:
@@ -62,12 +69,96 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 			n[InfoNotApplied]++
 		}
 	}
+	n[Installs] = 0
+	for _, i := range h.Install {
+		if appliedBefore(h, i) {
+			n[Installs]++
+		}
+	}
 	for _, t := range h.Feed {
 		if t.Cut != "" {
 			n[FeedResumed]++
 		}
 	}
+	n[FeedFailover] = overFailover(h, a)
+	n[Installed] = installed(h, a)
+	n[Graced] = graced(a)
 	return n
+}
+
+// installed counts snapshots that gave a node what it had not applied itself: from another
+// node, and not its own at its start.
+func installed(h *history.History, a *Order) (count int) {
+	if len(h.Install) == 0 {
+		return 0
+	}
+	type own struct {
+		node string
+		at   place
+	}
+	earliest := map[own]int{} // the first life in which a node applied a command
+	for i := range h.Applied {
+		r := &h.Applied[i]
+		o := own{r.Node, placeOf(r)}
+		if was := earliest[o]; was == 0 || r.Life < was {
+			earliest[o] = r.Life
+		}
+	}
+	for _, s := range h.Install {
+		behind := a.behind(s.Index)
+		if behind == 0 {
+			continue
+		}
+		if was := earliest[own{s.Node, placeOf(&a.Records[behind-1])}]; was == 0 || was > s.Life {
+			count++
+		}
+	}
+	return count
+}
+
+func graced(a *Order) (count int) {
+	windows, _ := Leases(a)
+	for _, w := range windows {
+		if w.Graced {
+			count++
+		}
+	}
+	return count
+}
+
+// overFailover counts streams that were cut and went on behind the last event they had told,
+// where a new leader had begun between that event and the next.
+func overFailover(h *history.History, a *Order) (count int) {
+	var leads []uint64 // the newest rev of the board when each leadership began
+	var head uint64
+	for i := range a.Records {
+		r := &a.Records[i]
+		if lead := r.Command.GetLead(); lead != nil && !lead.Resumed {
+			leads = append(leads, head)
+		} else if r.Command.Board == h.Run.Board {
+			head = max(head, r.Result.Rev)
+		}
+	}
+	last, cut := map[string]uint64{}, map[string]bool{}
+	for _, t := range h.Feed {
+		cut[t.Watcher] = cut[t.Watcher] || t.Cut != ""
+		if t.Event == nil {
+			continue
+		}
+		was, is := last[t.Watcher], t.Event.Rev
+		if cut[t.Watcher] && was > 0 && slices.ContainsFunc(leads, func(rev uint64) bool { return was <= rev && rev < is }) {
+			count++
+		}
+		last[t.Watcher], cut[t.Watcher] = is, false
+	}
+	return count
+}
+
+// appliedBefore: the life had applied something before it installed, so it is no start.
+func appliedBefore(h *history.History, i history.Installed) bool {
+	return slices.ContainsFunc(h.Applied, func(a history.Applied) bool {
+		return a.Node == i.Node && a.Life == i.Life && a.Index < i.Index
+	})
 }
 
 func worked(rest []history.Applied) bool {
@@ -79,6 +170,7 @@ type Demand struct {
 	States      []State
 	Kinds       []history.Kind // each must have succeeded
 	BeforeFault int            // operations that succeeded before the first fault
+	Faults      [][]string     // of each of these, one must have been done
 }
 
 // Valid checks G7: what the run was made for happened, and every fault has its witness.
@@ -107,9 +199,16 @@ func Valid(h *history.History, a *Order, d Demand) (found []Finding) {
 	if before < d.BeforeFault {
 		found = append(found, invalid("%d operations succeeded before the first fault, want %d", before, d.BeforeFault))
 	}
+	done := map[string]bool{}
 	for _, f := range h.Faults {
+		done[f.Name] = done[f.Name] || f.Witness != ""
 		if f.Witness == "" {
-			found = append(found, invalid("nothing shows that the fault %s of %v happened", f.Name, f.Targets))
+			found = append(found, invalid("nothing shows that the fault %s of %v happened %s", f.Name, f.Targets, f.Error))
+		}
+	}
+	for _, names := range d.Faults {
+		if len(names) > 0 && !slices.ContainsFunc(names, func(n string) bool { return done[n] }) {
+			found = append(found, invalid("no fault of %v was done", names))
 		}
 	}
 	return append(found, overlapping(h)...)
