@@ -29,3 +29,6 @@ func (n *Node) Library() *raft.Raft { return n.raft }
 
 // Suspect makes a node compare digests, as a tick with another digest does.
 func (n *Node) Suspect(index uint64) { n.suspect(index) }
+
+// RoleChanged tells Config.Roles what the node is, as a change does.
+func (n *Node) RoleChanged() { n.roles.changed() }

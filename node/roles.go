@@ -55,11 +55,15 @@ func (w *roles) changed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
-	case w.waiting <- RoleChange{Role: roleName(w.raft.State()), Term: w.raft.CurrentTerm(), Missed: w.missed}:
+	case w.waiting <- w.now():
 		w.missed = 0
 	default:
 		w.missed++
 	}
+}
+
+func (w *roles) now() RoleChange {
+	return RoleChange{Role: roleName(w.raft.State()), Term: w.raft.CurrentTerm(), Missed: w.missed}
 }
 
 func (w *roles) run() {
@@ -75,6 +79,9 @@ func (w *roles) end() {
 		return
 	}
 	w.raft.DeregisterObserver(w.watch)
+	if w.missed > 0 {
+		w.waiting <- w.now() // or nobody would hear of it
+	}
 	close(w.waiting)
 	<-w.ended
 }

@@ -2,14 +2,21 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	boardpb "raftboard/fsm/pb"
+	"raftboard/node/tracefile"
 )
 
 // background is a raftboard process whose stderr is read line by line.
@@ -205,5 +212,56 @@ func TestT93AStartKilledHalfWayCanBeRepeated(t *testing.T) {
 	second.says(" is ready.")
 	if _, stderr, status := raftboard(t, t.TempDir(), nil, "append", "facts/a", "1", "--endpoints", addr); status != 0 {
 		t.Error(stderr)
+	}
+}
+
+// A trace is for judging a process from outside, also one that was killed: every write that
+// was acknowledged is in it.
+func TestTheTraceFileOfAKilledNodeShowsWhatItAcknowledged(t *testing.T) {
+	t.Parallel()
+	data, trace := t.TempDir(), filepath.Join(t.TempDir(), "trace")
+	for life := range 2 {
+		b, addr := launchNode(t, "--data-dir", data, "--trace-file", trace, "--snapshot-interval", "100ms",
+			"--snapshot-threshold", "1", "--trailing-logs", "1")
+		key := fmt.Sprintf("facts/life-%d", life)
+		if _, stderr, status := raftboard(t, t.TempDir(), nil, "append", key, "1", "--endpoints", addr); status != 0 {
+			t.Fatal(stderr)
+		}
+		b.signal(syscall.SIGKILL)
+		b.ends()
+		text, err := os.ReadFile(trace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lives, written := 0, false
+		for row := range strings.Lines(string(text)) {
+			var l tracefile.Line
+			if err := json.Unmarshal([]byte(row), &l); err != nil {
+				t.Fatalf("%v: %s", err, row)
+			}
+			if l.Life != nil {
+				lives++
+			}
+			if l.Applied == nil {
+				continue
+			}
+			cmd := &boardpb.Command{}
+			if err := proto.Unmarshal(l.Applied.Command, cmd); err != nil {
+				t.Fatal(err)
+			}
+			written = written || lives == life+1 && cmd.GetAppend().GetKey() == key && l.Applied.Digest != ""
+		}
+		if lives != life+1 || !written {
+			t.Errorf("%d lives, the append is in it: %v:\n%s", lives, written, text)
+		}
+	}
+}
+
+func TestATraceThatCannotBeWrittenIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	_, stderr, status := raftboard(t, t.TempDir(), nil, "serve", "--auth", "off", "--data-dir", t.TempDir(), "--node-name", "n1",
+		"--trace-file", "/dev/full")
+	if status != 2 || !strings.Contains(stderr, "--trace-file") {
+		t.Errorf("exit status %d, %s", status, stderr)
 	}
 }
