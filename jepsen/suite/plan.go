@@ -76,6 +76,15 @@ func (p Plan) Needs() (n nemesis.Needs) {
 // Cell names workload and nemeses: "work × kill,pause".
 func (p Plan) Cell() string { return p.Workload + " × " + strings.Join(p.Nemeses, ",") }
 
+// Name is a file name for it.
+func (p Plan) Name() string {
+	name := fmt.Sprintf("%s-%s-%s-%d", p.Driver, p.Workload, strings.Join(p.Nemeses, "+"), p.Seed)
+	if p.Mutant != "" {
+		name += "-" + p.Mutant
+	}
+	return name
+}
+
 // Rerun is the command line that runs it again.
 func (p Plan) Rerun() string {
 	line := fmt.Sprintf("go run ./jepsen/cmd/faults run --driver %s --workload %s --nemesis %s --nodes %d --time %s --rate %d --seed %d",

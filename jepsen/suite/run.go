@@ -140,3 +140,9 @@ func finish(ctx context.Context, hand *nemesis.Hand, env workload.Env, work work
 	}
 	return workload.Finals(ctx, env)
 }
+
+// Recording is what is left of a run before it is judged.
+type Recording struct {
+	History *history.History
+	Err     error // the run could not be made
+}

@@ -1,0 +1,138 @@
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"raftboard/jepsen/check"
+	"raftboard/jepsen/history"
+)
+
+// The files of a run in its directory.
+const (
+	HistoryFile = "history.jsonl"
+	PageFile    = "index.html"
+)
+
+// Outcome is what is left of a run when its history was judged.
+type Outcome struct {
+	Plan     Plan                    `json:"plan"`
+	Verdict  check.Verdict           `json:"verdict"`
+	Fired    []string                `json:"fired,omitempty"`    // checkers with a violation
+	Findings []string                `json:"findings,omitempty"` // the first, the gravest before
+	More     int                     `json:"more,omitempty"`     // findings beyond those
+	Ops      map[history.Outcome]int `json:"ops"`
+	Faults   map[string]int          `json:"faults"` // by name, those with a witness
+	Met      map[check.State]int     `json:"met"`
+	Entries  int                     `json:"entries"` // commands in the agreed order
+	Ran      time.Duration           `json:"ran"`     // on the clock of the run, which may be virtual
+	Took     time.Duration           `json:"took"`    // real time, with starting and judging
+	Dir      string                  `json:"dir,omitempty"`
+	Story    string                  `json:"story,omitempty"` // of a violation
+	Error    string                  `json:"error,omitempty"` // why there was no run
+}
+
+const mostFindings = 20
+
+// Conclude sums a judged history up.
+func Conclude(p Plan, h *history.History, j check.Judgement) Outcome {
+	o := Outcome{Plan: p, Verdict: j.Verdict, Ops: map[history.Outcome]int{}, Faults: map[string]int{}, Met: j.Met,
+		Ran: h.Run.Ended}
+	if j.Order != nil {
+		o.Entries = len(j.Order.Records)
+	}
+	fired := map[string]bool{}
+	for i, f := range j.Findings {
+		if f.Class == check.Violation && !fired[f.Checker] {
+			fired[f.Checker] = true
+			o.Fired = append(o.Fired, f.Checker)
+		}
+		if i < mostFindings {
+			o.Findings = append(o.Findings, f.String())
+		} else {
+			o.More++
+		}
+	}
+	for _, op := range h.Ops {
+		o.Ops[op.Outcome]++
+	}
+	for _, f := range h.Faults {
+		if f.Witness != "" {
+			o.Faults[f.Name]++
+		}
+	}
+	return o
+}
+
+// Failure is the outcome of a plan that could not be run: it proves nothing.
+func Failure(p Plan, err error) Outcome {
+	return Outcome{Plan: p, Verdict: check.INVALID, Error: err.Error()}
+}
+
+// Store writes the history and the page of a run into a directory that it makes.
+func Store(dir string, h *history.History, j check.Judgement) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	raw, err := os.Create(filepath.Join(dir, HistoryFile))
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.Write(raw), raw.Close())
+}
+
+// Load reads the history of a run's directory.
+func Load(dir string) (*history.History, error) {
+	raw, err := os.Open(filepath.Join(dir, HistoryFile))
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	return history.Read(raw)
+}
+
+// PlanOf is the plan that a history says it was made by.
+func PlanOf(h *history.History) Plan {
+	r := h.Run
+	return Plan{Driver: r.Driver, Workload: r.Workload, Nemeses: strings.Split(r.Nemesis, ","), Nodes: len(r.Nodes),
+		Time: r.Time, Rate: r.Rate, Seed: r.Seed, Mutant: r.Mutant}
+}
+
+// Line is the outcome in one line, for people.
+func (o Outcome) Line() string {
+	if o.Error != "" {
+		return fmt.Sprintf("%-7s %s seed %d: %s", o.Verdict, o.Plan.Cell(), o.Plan.Seed, o.Error)
+	}
+	faults := 0
+	for _, n := range o.Faults {
+		faults += n
+	}
+	return fmt.Sprintf("%-7s %s seed %d: %d ok, %d fail, %d unknown, %d faults, %s", o.Verdict, o.Plan.Cell(), o.Plan.Seed,
+		o.Ops[history.OK], o.Ops[history.Failed], o.Ops[history.Info], faults, o.Took.Round(100*time.Millisecond))
+}
+
+// Code is the exit code for a verdict: 0 VALID, 1 FAILED, 2 INVALID, 3 UNKNOWN.
+func Code(v check.Verdict) int {
+	switch v {
+	case check.VALID:
+		return 0
+	case check.FAILED:
+		return 1
+	case check.UNKNOWN:
+		return 3
+	}
+	return 2
+}
+
+// Worst is the verdict of several runs together.
+func Worst(a, b check.Verdict) check.Verdict {
+	rank := map[check.Verdict]int{check.FAILED: 3, check.INVALID: 2, check.UNKNOWN: 1}
+	if rank[b] > rank[a] {
+		return b
+	}
+	return a
+}
