@@ -16,7 +16,7 @@ const mostAttempts = 4
 // answer.
 func Answers(ops []history.Op, a *Order) (found []Finding) {
 	for i := range ops {
-		if op := &ops[i]; op.Kind != history.Get {
+		if op := &ops[i]; !op.Kind.Reads() {
 			found = append(found, answer(op, a.ByCall(op.CallID()))...)
 		}
 	}

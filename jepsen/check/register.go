@@ -223,7 +223,7 @@ func tell(ops []history.Op) string {
 func Cut(ops []history.Op, a *Order) []history.Op {
 	var out []history.Op
 	for _, op := range ops {
-		if op.Kind == history.Get || op.Outcome != history.Info {
+		if op.Kind.Reads() || op.Outcome != history.Info {
 			out = append(out, op)
 			continue
 		}

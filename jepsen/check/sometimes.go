@@ -60,7 +60,7 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 		}
 	}
 	for _, op := range h.Ops {
-		if op.Outcome != history.Info || op.Kind == history.Get {
+		if op.Outcome != history.Info || op.Kind.Reads() {
 			continue
 		}
 		if slices.ContainsFunc(a.ByCall(op.CallID()), (*history.Applied).OK) {

@@ -26,13 +26,22 @@ const (
 	Txn       Kind = "txn"
 	LoopClose Kind = "loop_close"
 	Compact   Kind = "compact" // by an operator
+	Dump      Kind = "dump"    // all that some keys hold, in one read
+
+	Claim     Kind = "claim"     // of a key by its name
+	Renew     Kind = "renew"     // of one lease
+	Keepalive Kind = "keepalive" // of a loop and its leases
+	Guarded   Kind = "guarded"   // a set of a leased key under its lease
+	Fenced    Kind = "fenced"    // a write elsewhere that depends on a lease
+	Release   Kind = "release"
+	Force     Kind = "force_release" // by an operator
 
 	GetAtLeast Kind = "get_at_least" // of any node, once it shows a rev
 	GetStale   Kind = "get_stale"    // of any node, at once
 )
 
 // Reads says that an operation leaves nothing behind.
-func (k Kind) Reads() bool { return k == Get || k == GetAtLeast || k == GetStale }
+func (k Kind) Reads() bool { return k == Get || k == GetAtLeast || k == GetStale || k == Dump }
 
 // Outcome is what a client may conclude from what it was told.
 type Outcome string
@@ -83,6 +92,26 @@ type Args struct {
 	// or its idempotency key.
 	Floor    uint64 `json:"floor,omitempty"`
 	Identity string `json:"identity,omitempty"`
+
+	Parts    []Part `json:"parts,omitempty"` // of a txn
+	Takeover bool   `json:"takeover,omitempty"`
+}
+
+// Part is one guard or one operation of a txn, in the order in which it was sent.
+type Part struct {
+	Do      Kind   `json:"do"` // Get: a guard that names the version that was read; Append, Set
+	Key     string `json:"key"`
+	Value   string `json:"value,omitempty"`
+	Version uint64 `json:"version,omitempty"` // that a guard or a set names
+}
+
+// Seen is what a read saw of a key: an append key whole, of another key the newest version.
+// Keys that hold nothing are listed without items.
+type Seen struct {
+	Key      string   `json:"key"`
+	Items    []string `json:"items,omitempty"`
+	Versions []uint64 `json:"versions,omitempty"` // of the items; left out where they are 1, 2, 3 …
+	Revs     []uint64 `json:"revs,omitempty"`     // at which the items were written, where they matter
 }
 
 // Result is what the client was told, reduced to what checkers compare.
@@ -95,6 +124,7 @@ type Result struct {
 	Generation uint64 `json:"generation,omitempty"`
 	Value      string `json:"value,omitempty"`
 	Replayed   bool   `json:"replayed,omitempty"`
+	Seen       []Seen `json:"seen,omitempty"`  // by a dump
 	Error      string `json:"error,omitempty"` // text, for people
 }
 
