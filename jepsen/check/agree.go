@@ -11,6 +11,7 @@ import (
 type Order struct {
 	Records []history.Applied
 	calls   map[string][]int // by call_id
+	leases  *account         // once they were judged
 }
 
 // ByCall lists the commands that an operation caused, in order.
@@ -20,6 +21,17 @@ func (o *Order) ByCall(id string) []*history.Applied {
 		out = append(out, &o.Records[i])
 	}
 	return out
+}
+
+// behind is the place in A of the first command of an entry above index.
+func (o *Order) behind(index uint64) int {
+	i, _ := slices.BinarySearchFunc(o.Records, index, func(r history.Applied, index uint64) int {
+		if r.Index <= index {
+			return -1
+		}
+		return 1
+	})
+	return i
 }
 
 type place struct {
@@ -33,29 +45,23 @@ func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.index, q.index), cmp.Compare(p.position, q.position))
 }
 
+// life is one life of a node.
 type life struct {
 	node string
 	n    int
 }
 
-// Agree merges the traces into A. It finds (G1) an index that is not the same on two nodes,
-// or in two lives of one, in term, command, result, board time or digest, and one that a
-// life left out between its first and its last; (G2) a life that applied an entry twice or
-// backwards. It knows of no snapshot installs: a life that jumped over entries is a finding.
-func Agree(applied []history.Applied) (*Order, []Finding) {
+// Agree merges the traces of all lives into A. G1: an index is the same everywhere, in term,
+// command, result, board time and digest; a life leaves nothing out but what a snapshot that
+// it installed covers, and that snapshot is the state of A at its index. G2: within a life
+// the applied index never falls or repeats, except to a snapshot, and a life begins where the
+// log does or behind a snapshot; a term has one leader, and terms fall neither along the log
+// nor, as told by raft, within a life. It takes time in proportion to the traces.
+func Agree(h *history.History) (*Order, []Finding) {
+	first := make(map[place]*history.Applied, len(h.Applied)/2+1)
 	var found []Finding
-	first := map[place]*history.Applied{}
-	lives := map[life][]*history.Applied{}
-	for i := range applied {
-		a := &applied[i]
-		l := life{a.Node, a.Life}
-		if before := lives[l]; len(before) > 0 {
-			if last := before[len(before)-1]; placeOf(a).compare(placeOf(last)) <= 0 {
-				found = append(found, violation("G2", "node %s applied entry %d.%d after entry %d.%d in one life",
-					a.Node, a.Index, a.Position, last.Index, last.Position).at(a.Index))
-			}
-		}
-		lives[l] = append(lives[l], a)
+	for i := range h.Applied {
+		a := &h.Applied[i]
 		if seen := first[placeOf(a)]; seen == nil {
 			first[placeOf(a)] = a
 		} else if what := differs(seen, a); what != "" {
@@ -63,17 +69,28 @@ func Agree(applied []history.Applied) (*Order, []Finding) {
 				what, a.Position, seen.Node, seen.Life, a.Node, a.Life).at(a.Index))
 		}
 	}
-	order := &Order{calls: map[string][]int{}}
+	order := inOneOrder(first)
+	found = append(found, alongTheLog(order)...)
+	walks, more := walked(h, order)
+	found = append(found, more...)
+	found = append(found, snapshots(h, order, walks)...)
+	return order, append(found, leaders(h, order)...)
+}
+
+func inOneOrder(first map[place]*history.Applied) *Order {
+	sorted := make([]*history.Applied, 0, len(first))
 	for _, a := range first {
-		order.Records = append(order.Records, *a)
+		sorted = append(sorted, a)
 	}
-	slices.SortFunc(order.Records, func(a, b history.Applied) int { return placeOf(&a).compare(placeOf(&b)) })
-	for i := range order.Records {
-		if id := order.Records[i].Command.GetCallId(); id != "" {
+	slices.SortFunc(sorted, func(a, b *history.Applied) int { return placeOf(a).compare(placeOf(b)) })
+	order := &Order{Records: make([]history.Applied, 0, len(sorted)), calls: map[string][]int{}}
+	for i, a := range sorted {
+		order.Records = append(order.Records, *a)
+		if id := a.Command.GetCallId(); id != "" {
 			order.calls[id] = append(order.calls[id], i)
 		}
 	}
-	return order, append(found, skipped(order, lives)...)
+	return order
 }
 
 func differs(a, b *history.Applied) string {
@@ -92,20 +109,11 @@ func differs(a, b *history.Applied) string {
 	return ""
 }
 
-// skipped finds what a life left out between its ends.
-func skipped(order *Order, lives map[life][]*history.Applied) (found []Finding) {
-	for l, records := range lives {
-		had := map[place]bool{}
-		for _, a := range records {
-			had[placeOf(a)] = true
-		}
-		from, to := placeOf(records[0]), placeOf(records[len(records)-1])
-		for i := range order.Records {
-			p := placeOf(&order.Records[i])
-			if p.compare(from) > 0 && p.compare(to) < 0 && !had[p] {
-				found = append(found, violation("G1", "node %s (life %d) left command %d.%d out",
-					l.node, l.n, p.index, p.position).at(p.index))
-			}
+// alongTheLog is what A alone shows to be wrong.
+func alongTheLog(order *Order) (found []Finding) {
+	for i := 1; i < len(order.Records); i++ {
+		if was, is := &order.Records[i-1], &order.Records[i]; is.Term < was.Term {
+			found = append(found, violation("G2", "term %d follows term %d in the log", is.Term, was.Term).at(is.Index))
 		}
 	}
 	return found

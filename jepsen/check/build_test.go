@@ -118,7 +118,7 @@ func writeOf(o history.Op) *boardpb.Command {
 // agreed is A of a trace, which must be sound.
 func (b *traceOf) agreed(t *testing.T) *check.Order {
 	t.Helper()
-	order, found := check.Agree(b.records)
+	order, found := check.Agree(&history.History{Applied: b.records})
 	if len(found) > 0 {
 		t.Fatalf("the trace itself: %v", found)
 	}

@@ -7,8 +7,10 @@
 //
 // The ground under most checkers is A, the agreed order (Agree): the apply traces of all
 // nodes and lives merged into one sequence, which exists only if they are the same where
-// they overlap (G1). On it stand
+// they overlap and where every life leaves out only what a snapshot covers (G1, G2). On it
+// stand
 //
+//	Globals    one state at the end, no crash, progress with a majority (G4, G5, G6)
 //	Answers    what clients were told is what was applied (G3, R2, R3, R4, S1, S2)
 //	Registers  every key is linearizable, value and version together (R1)
 //	Leases     a second, naive account of who held what when (L1 to L5, L7, Q2)

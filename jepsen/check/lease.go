@@ -22,6 +22,7 @@ type Window struct {
 	Op          uint64 // that was granted it; 0: none of the harness
 	From        int64
 	To          int64  // when it ended; meaningless while Cause is ""
+	Graced      bool   // it was due at some time, and lived on because there had been an election
 	Cause       string // how it ended: "expired", "completed", …; "" while it lasts
 
 	duration, own int64
@@ -54,11 +55,17 @@ type account struct {
 // rise; L2, Q2, a write or a complete accepted from anyone but the live holder; L3, a grant
 // while another's window lasts, an expiry before its time, an answer with another end of the
 // window than its renewals give; L4, board time that falls; L7, a live holder refused.
+//
+// What it finds is kept with A: asking again costs nothing.
 func Leases(a *Order) ([]*Window, []Finding) {
+	if a.leases != nil {
+		return a.leases.windows, a.leases.found
+	}
 	acc := &account{grace: defaultGrace, live: map[slot]*Window{}, top: map[slot]uint64{}, loops: map[string]*loopState{}}
 	for i := range a.Records {
 		acc.apply(&a.Records[i])
 	}
+	a.leases = acc
 	return acc.windows, acc.found
 }
 
@@ -112,6 +119,8 @@ func (acc *account) expire() {
 	for s, w := range acc.live {
 		if acc.passed(acc.until(w)) {
 			acc.end(s, causeExpired)
+		} else if acc.t >= acc.until(w) {
+			w.Graced = true
 		}
 	}
 }

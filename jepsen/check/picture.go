@@ -17,7 +17,7 @@ import (
 // found by then is drawn.
 func Picture(w io.Writer, h *history.History, key string, patience time.Duration) error {
 	ops := h.Ops
-	if order, found := Agree(h.Applied); len(append(found, Answers(h.Ops, order)...)) == 0 {
+	if order, found := Agree(h); len(append(found, Answers(h.Ops, order)...)) == 0 {
 		ops = Cut(h.Ops, order)
 	}
 	var events []porcupine.Operation

@@ -141,7 +141,7 @@ func TestCutDropsWhatNeverHappenedAndEndsWhatDidWhereItWasSeen(t *testing.T) {
 	list := ops(unknown("a", 1, 2, "x", 0), unknown("b", 3, 4, "y", 0), saw("c", 5, 6, 1, "x"), saw("c", 7, 8, 1, "x"))
 	b := newTrace()
 	b.do("", 0, writeOf(list[0]), ok(1, 1))
-	order, found := check.Agree(b.records)
+	order, found := check.Agree(&history.History{Applied: b.records})
 	if len(found) > 0 {
 		t.Fatal(found)
 	}

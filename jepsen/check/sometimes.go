@@ -1,6 +1,7 @@
 package check
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -80,9 +81,8 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 			n[FeedResumed]++
 		}
 	}
-	n[FeedFailover] = overFailover(h, a)
-	n[Installed] = installed(h, a)
-	n[Graced] = graced(a)
+	n[FeedFailover], n[Installed], n[Graced] = overFailover(h, a), installed(h, a), graced(a)
+	maps.DeleteFunc(n, func(_ State, count int) bool { return count == 0 })
 	return n
 }
 

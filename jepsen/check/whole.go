@@ -31,7 +31,7 @@ type evidence struct {
 func Whole(h *history.History) Judgement {
 	e := &evidence{History: h, decided: h.Ops}
 	var found []Finding
-	e.order, found = Agree(h.Applied)
+	e.order, found = Agree(h)
 	windows, more := Leases(e.order)
 	e.windows = windows
 	found = append(found, more...)
@@ -40,6 +40,7 @@ func Whole(h *history.History) Judgement {
 		e.decided = Cut(h.Ops, e.order)
 	}
 	found = append(found, e.ofWorkload()...)
+	found = append(found, Globals(h, e.order)...)
 	found = append(found, Valid(h, e.order, Demanded(h.Run))...)
 	return Judgement{Verdict: Judge(found), Findings: gravestFirst(found), Order: e.order, Windows: windows,
 		Met: Sometimes(h, e.order)}

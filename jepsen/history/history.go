@@ -17,6 +17,7 @@ type History struct {
 	Applied []Applied // each life of a node in its own order
 	Install []Installed
 	Roles   []Role // each life of a node in its own order
+	Notes   []Note
 	Feed    []Told // each watcher in its own order
 	Finals  []Final
 }
@@ -38,6 +39,9 @@ type Run struct {
 	Healed   time.Duration `json:"healed"`          // when the last fault was over
 	Ended    time.Duration `json:"ended"`
 	Bound    time.Duration `json:"bound"` // how long after the heal everything may take
+	// Failover is how long a connected majority may take until operations succeed again; 0
+	// leaves it to the checker.
+	Failover time.Duration `json:"failover,omitempty"`
 }
 
 // line is one line of the file: one of these.
@@ -48,6 +52,7 @@ type line struct {
 	Applied *Applied   `json:"applied,omitempty"`
 	Install *Installed `json:"install,omitempty"`
 	Role    *Role      `json:"role,omitempty"`
+	Note    *Note      `json:"note,omitempty"`
 	Told    *Told      `json:"told,omitempty"`
 	Final   *Final     `json:"final,omitempty"`
 }
@@ -71,6 +76,9 @@ func (h *History) Write(w io.Writer) error {
 	}
 	for i := range h.Roles {
 		err = errors.Join(err, enc.Encode(line{Role: &h.Roles[i]}))
+	}
+	for i := range h.Notes {
+		err = errors.Join(err, enc.Encode(line{Note: &h.Notes[i]}))
 	}
 	for i := range h.Feed {
 		err = errors.Join(err, enc.Encode(line{Told: &h.Feed[i]}))
@@ -111,6 +119,8 @@ func Read(r io.Reader) (*History, error) {
 			h.Install = append(h.Install, *l.Install)
 		case l.Role != nil:
 			h.Roles = append(h.Roles, *l.Role)
+		case l.Note != nil:
+			h.Notes = append(h.Notes, *l.Note)
 		case l.Told != nil:
 			h.Feed = append(h.Feed, *l.Told)
 		case l.Final != nil:

@@ -145,7 +145,7 @@ func (l *Log) History() *History {
 	h := l.rest
 	h.Run.Ended = l.Now()
 	h.Faults, h.Applied = slices.Clone(h.Faults), slices.Clone(h.Applied)
-	h.Install, h.Roles = slices.Clone(h.Install), slices.Clone(h.Roles)
+	h.Install, h.Roles, h.Notes = slices.Clone(h.Install), slices.Clone(h.Roles), slices.Clone(h.Notes)
 	h.Feed, h.Finals = slices.Clone(h.Feed), slices.Clone(h.Finals)
 	for _, op := range l.ops {
 		o := *op

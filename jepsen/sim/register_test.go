@@ -61,13 +61,14 @@ func runRegister(t *testing.T, seed uint64, nemesis string, unseat func(*sim.Run
 }
 
 func judgeRegister(h *history.History, d check.Demand) []check.Finding {
-	order, found := check.Agree(h.Applied)
+	order, found := check.Agree(h)
 	found = append(found, check.Answers(h.Ops, order)...)
 	ops := h.Ops
 	if len(found) == 0 {
 		ops = check.Cut(ops, order)
 	}
 	found = append(found, check.Registers(ops, patience)...)
+	found = append(found, check.Globals(h, order)...)
 	return append(found, check.Valid(h, order, d)...)
 }
 

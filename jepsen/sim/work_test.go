@@ -87,12 +87,13 @@ func finish(ctx context.Context, t *testing.T, run *sim.Run, env workload.Env, w
 }
 
 func judgeWork(h *history.History, d check.Demand) []check.Finding {
-	order, found := check.Agree(h.Applied)
+	order, found := check.Agree(h)
 	windows, more := check.Leases(order)
 	found = append(found, more...)
 	found = append(found, check.Answers(h.Ops, order)...)
 	found = append(found, check.Work(h, order, windows)...)
 	found = append(found, check.Feed(h, order, windows)...)
+	found = append(found, check.Globals(h, order)...)
 	return append(found, check.Valid(h, order, d)...)
 }
 
@@ -106,7 +107,7 @@ func report(t *testing.T, h *history.History, found []check.Finding) {
 		}
 		t.Error(f)
 	}
-	order, _ := check.Agree(h.Applied)
+	order, _ := check.Agree(h)
 	outcomes := map[history.Outcome]int{}
 	for _, op := range h.Ops {
 		outcomes[op.Outcome]++
