@@ -79,8 +79,7 @@ func partition(ctx context.Context, h *Hand, length time.Duration) error {
 	return h.severed(ctx, "partition", "N1", nodes, both(nodes, h.others(nodes...)), Shape{Cut: true}, length)
 }
 
-// nobody has a majority: every node is alone. The record says from when on no node can have
-// been served by one any more.
+// nobody has a majority: every node is alone.
 func nobody(ctx context.Context, h *Hand, length time.Duration) error {
 	nodes := h.live()
 	free, ok := h.take(nodes, true)
@@ -93,20 +92,16 @@ func nobody(ctx context.Context, h *Hand, length time.Duration) error {
 		links = append(links, both([]int{a}, nodes[i+1:])...)
 	}
 	before := h.lost(nodes)
-	f, alone := h.begin("partition", "N1", nodes), h.begin("no-majority", "N1", nodes)
+	f := h.begin("partition", "N1", nodes)
 	err := h.shape(links, Shape{Cut: true})
-	alone.Start = h.Log.Now()
+	back := h.deserted("N1", nodes)
 	rest(ctx, max(length, 3*h.Timeout))
 	lost := h.lost(nodes) - before
-	alone.End = h.Log.Now()
+	back()
 	err = errors.Join(err, h.shape(links, Shape{}))
 	witness := ""
 	if lost > 0 {
 		witness = fmt.Sprintf("every node was alone; %d packets or pieces did not pass", lost)
-	}
-	if err == nil {
-		alone.Witness = witness
-		h.Log.Fault(alone)
 	}
 	return h.end(f, witness, err)
 }

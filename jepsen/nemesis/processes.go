@@ -26,8 +26,10 @@ func kill(ctx context.Context, h *Hand, length time.Duration) error {
 	moved := h.watchLeader(ctx)
 	f := h.begin("kill", "N7", nodes)
 	err = each(nodes, h.Target.Kill)
+	back := h.deserted("N7", nodes)
 	gone := h.silent(ctx, nodes)
 	rest(ctx, length)
+	back()
 	after := ""
 	if len(nodes) <= h.minority() {
 		after = moved()
@@ -72,8 +74,10 @@ func pause(ctx context.Context, h *Hand, length time.Duration) error {
 	moved := h.watchLeader(ctx)
 	f := h.begin("pause", "N8", nodes)
 	err = each(nodes, h.Target.Pause)
+	back := h.deserted("N8", nodes)
 	gone := h.silent(ctx, nodes)
 	rest(ctx, length-(h.Log.Now()-f.Start))
+	back()
 	after := ""
 	if len(nodes) <= h.minority() {
 		after = moved()
@@ -109,8 +113,10 @@ func (h *Hand) unplug(ctx context.Context, whom string, length time.Duration) er
 	defer free()
 	f := h.begin("power", "N9", nodes)
 	err = h.Target.PowerOff(nodes...)
+	back := h.deserted("N9", nodes)
 	gone := h.silent(ctx, nodes)
 	rest(ctx, length)
+	back()
 	err = errors.Join(err, each(nodes, h.Target.Start), h.ready(ctx, down*h.Timeout, nodes...))
 	witness := ""
 	if gone == len(nodes) {
@@ -135,7 +141,9 @@ func choreography(ctx context.Context, h *Hand, length time.Duration) error {
 	err := each(late, h.Target.Pause)
 	rest(ctx, max(length/2, 3*h.Timeout)) // the rest elects, if it must, and writes
 	err = errors.Join(err, h.Target.PowerOff(victim))
+	back := h.deserted("N9", append([]int{victim}, late...))
 	gone := h.silent(ctx, []int{victim})
+	back()
 	err = errors.Join(err, each(rested, h.Target.Pause), each(late, h.Target.Resume), h.Target.Start(victim))
 	rest(ctx, max(length/2, 3*h.Timeout))
 	err = errors.Join(err, each(rested, h.Target.Resume), h.ready(ctx, down*h.Timeout, all...))
