@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -17,6 +18,9 @@ const (
 	// answerable is how long an operation must have waited before its lack of an answer says
 	// anything about the cluster: clients are given less time than that on purpose.
 	answerable = 2 * time.Second
+	// healedAnswers is how long an operation that began after the heal, when every node is
+	// ready, may wait while nothing else that began after it is answered either.
+	healedAnswers = 6 * time.Second
 	// NoMajority is the name under which a nemesis records that what it did, alone or with what
 	// was there already, leaves no majority connected.
 	NoMajority = "no-majority"
@@ -28,7 +32,11 @@ const (
 func Globals(h *history.History, a *Order) (found []Finding) {
 	found = append(found, sameEnd(h, a)...)
 	for _, n := range h.Notes {
-		found = append(found, violation("G5", "%s on %s at %v: %s", n.Kind, cmp.Or(n.Node, "the harness"), n.At, n.Text))
+		checker := "G5"
+		if n.Kind == history.NoteStuck {
+			checker = "G6"
+		}
+		found = append(found, violation(checker, "%s on %s at %v: %s", n.Kind, cmp.Or(n.Node, "the harness"), n.At, n.Text))
 	}
 	return append(found, progress(h, a)...)
 }
@@ -122,14 +130,18 @@ func (s span) overlaps(f *history.Fault) bool { return f.Start < s.to && f.End >
 // progress is G6.
 func progress(h *history.History, a *Order) (found []Finding) {
 	budget := cmp.Or(h.Run.Failover, failover)
-	ops := answerablesOf(h, members(h, a))
-	for _, s := range quiet(h, budget) {
+	nodes := members(h, a)
+	ops := answerablesOf(h, nodes)
+	for _, s := range quiet(h, budget, len(nodes)) {
 		if f, stuck := s.stuck(ops, budget); stuck {
 			found = append(found, f)
 		}
 	}
 	if h.Run.Healed == 0 {
 		return found
+	}
+	if f, dead := deadAfter(h.Run.Healed, ops); dead {
+		found = append(found, f)
 	}
 	for _, op := range ops {
 		if op.Invoke >= h.Run.Healed+budget && !answered(op) && op.Return-op.Invoke >= answerable {
@@ -140,9 +152,30 @@ func progress(h *history.History, a *Order) (found []Finding) {
 	return found
 }
 
+// deadAfter: the cluster is whole again, an operation waited for long, and nothing that was
+// asked after the heal had an answer by the end of its patience.
+func deadAfter(healed time.Duration, ops []*history.Op) (Finding, bool) {
+	var waited *history.Op
+	first := time.Duration(math.MaxInt64) // answer
+	for _, op := range ops {
+		switch {
+		case op.Invoke < healed:
+		case answered(op):
+			first = min(first, op.Return)
+		case op.Return-op.Invoke >= healedAnswers && (waited == nil || op.Return < waited.Return):
+			waited = op
+		}
+	}
+	if waited == nil || first <= waited.Return {
+		return Finding{}, false
+	}
+	return violation("G6", "nothing that was asked after the heal was answered: %s of %s waited for %v", waited.Kind, waited.Client,
+		waited.Return-waited.Invoke).of(waited.ID), true
+}
+
 // quiet lists the stretches in which a majority was connected and no fault began or ended, as
 // long as the budget or longer; the one after the heal is the last.
-func quiet(h *history.History, budget time.Duration) (out []span) {
+func quiet(h *history.History, budget time.Duration, nodes int) (out []span) {
 	marks := []time.Duration{0, h.Run.Ended}
 	if h.Run.Healed > 0 {
 		marks = append(marks, h.Run.Healed)
@@ -155,7 +188,7 @@ func quiet(h *history.History, budget time.Duration) (out []span) {
 	slices.Sort(marks)
 	for i := 1; i < len(marks); i++ {
 		s := span{marks[i-1], marks[i]}
-		if s.to-s.from >= budget && !slices.ContainsFunc(h.Faults, func(f history.Fault) bool { return s.overlaps(&f) && !harmless(&f) }) {
+		if s.to-s.from >= budget && !slices.ContainsFunc(h.Faults, func(f history.Fault) bool { return s.overlaps(&f) && !harmless(&f, nodes) }) {
 			out = append(out, s)
 		}
 	}
@@ -164,10 +197,12 @@ func quiet(h *history.History, budget time.Duration) (out []span) {
 
 // harmless faults leave a majority of nodes that are well, and connected. What slows links,
 // disks or processors down is none of these, nor is a change of the membership.
-func harmless(f *history.Fault) bool {
+func harmless(f *history.Fault, nodes int) bool {
 	switch f.Nemesis {
-	case "", "N1", "N2", "N7", "N8":
+	case "", "N1", "N2":
 		return f.Name != NoMajority
+	case "N7", "N8":
+		return f.Name != NoMajority && 2*len(f.Targets) < nodes
 	}
 	return false
 }
