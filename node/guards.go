@@ -46,6 +46,10 @@ func (s *sentinel) alive() error {
 func storeError(dir string, err error) error {
 	e := &DirError{Dir: dir, What: err.Error(), Cause: err,
 		Hint: "acknowledged data is safe; check the disk, then start the node again: it replays its log"}
+	if errors.Is(err, errDamaged) {
+		e.Hint = "the other nodes hold what was acknowledged; run `raftboard node remove` for this node against a healthy one, " +
+			"move this directory aside, and start again with an empty one and --join: the node comes back as a new member"
+	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		e.What = "the volume is full: " + err.Error()
 		e.Hint = "acknowledged data is safe; free space on the volume of this directory, then start the node again"

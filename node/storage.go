@@ -78,7 +78,7 @@ func OpenStores(d *Dir, logger hclog.Logger) (Stores, error) {
 	if err := errors.Join(syncDir(base), syncDir(d.path), d.markState()); err != nil {
 		return Stores{}, errors.Join(err, closeBoth())
 	}
-	return Stores{Log: logs, Stable: stable, Snapshots: snaps, Close: closeBoth, Where: d.path}, nil
+	return Stores{Log: Sealed(logs), Stable: stable, Snapshots: snaps, Close: closeBoth, Where: d.path}, nil
 }
 
 func openError(dir, file string, err error) error {
