@@ -5,7 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/planted"
 	wirepb "raftboard/transport/pb"
 )
 
@@ -104,7 +107,13 @@ func (c *Client) call(ctx context.Context, req request) (answer, error) {
 		}
 		last = ans
 		if v == unknown && req.read == nil {
-			proposed = boardpb.Proposed_PROPOSED_UNKNOWN
+			if !planted.Bug("M13") { // the bug: what nobody knows is reported as not done
+				proposed = boardpb.Proposed_PROPOSED_UNKNOWN
+			}
+			if planted.Bug("M14") { // the bug: the next try has no identity
+				req.apply = &wirepb.ApplyRequest{Command: proto.CloneOf(req.apply.Command)}
+				req.apply.Command.Seq, req.apply.Command.IdempotencyKey = 0, ""
+			}
 			if !req.repeat {
 				return answer{}, unanswered(proposed, err, "the answer of %s was lost: %v", ep.addr, err)
 			}

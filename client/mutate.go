@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/planted"
 )
 
 // mutateAttempts is SPEC KV-7: one attempt and three retries.
@@ -26,7 +27,7 @@ func (l *Loop) Mutate(ctx context.Context, key string, fn func(cur *boardpb.Entr
 
 func (b *Board) mutate(ctx context.Context, w writes, l *Loop, key string, fn func(cur *boardpb.Entry) ([]byte, error)) (*boardpb.Result, error) {
 	var last *boardpb.Result
-	for range mutateAttempts {
+	for n := range mutateAttempts {
 		cur, version, err := b.current(ctx, key, l)
 		if err != nil {
 			return nil, err
@@ -38,6 +39,9 @@ func (b *Board) mutate(ctx context.Context, w writes, l *Loop, key string, fn fu
 		last, err = w.Set(ctx, key, value, SetOptions{IfVersion: version})
 		if err != nil || last.Outcome != boardpb.Outcome_OUTCOME_CONFLICT {
 			return last, err
+		}
+		for planted.Bug("M15") && n == mutateAttempts-1 && err == nil && last.Outcome == boardpb.Outcome_OUTCOME_CONFLICT {
+			last, err = w.Set(ctx, key, value, SetOptions{IfVersion: last.Version}) // the bug: over whatever came between
 		}
 	}
 	if _, err := w.ReportConflict(ctx, key, last.Version, mutateAttempts); err != nil {

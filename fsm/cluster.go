@@ -10,6 +10,7 @@ import (
 	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 )
 
 // lead opens a leadership. It carries no time: board time stands where the last leader
@@ -20,6 +21,9 @@ func (m *machine) lead(term uint64, c *boardpb.Command, o *boardpb.Lead) *boardp
 	}
 	m.state.SetCluster(func(rec *boardpb.ClusterRecord) {
 		rec.GraceUntilMs = rec.TMs + rec.GraceMs
+		if planted.Bug("M27") {
+			rec.GraceUntilMs = rec.TMs
+		}
 		rec.LeaderTerm, rec.LeaderId = term, o.NodeId
 		rec.Leaderships = append(rec.Leaderships, &boardpb.Leadership{
 			Term: term, NodeId: o.NodeId, TMs: rec.TMs, WallMs: rec.WallMs, Resumed: o.Resumed,

@@ -6,6 +6,7 @@ import (
 	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 )
 
 // machine is the deterministic function: (state, stamp, command) → result. It knows no
@@ -139,7 +140,9 @@ func (m *machine) try(x *state.Txn, c *boardpb.Command) (r *boardpb.Result) {
 		r = dispatch(x, c)
 	}
 	if r.Outcome != boardpb.Outcome_OUTCOME_OK {
-		x.Discard()
+		if !planted.Bug("M36") || r.GetFailedOp() == 0 { // the bug: what came before the refused operation stays
+			x.Discard()
+		}
 		board.Refused(x, r)
 	}
 	return r

@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+
+	"raftboard/jepsen/planted"
 )
 
 const (
@@ -36,7 +38,9 @@ func boltOptions(path string) raftboltdb.Options {
 		Path: path,
 		BoltOptions: &bbolt.Options{
 			Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
+			NoGrowSync: planted.Bug("M11"),
 		},
+		NoSync:                  planted.Bug("M11"),
 		MsgpackUseNewTimeFormat: newTimeFormat,
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"raftboard/jepsen/planted"
 )
 
 // Transport is what a node needs of its Raft transport. Raft asks for the last two by type
@@ -73,7 +75,11 @@ func guardTransport(tr Transport, mono func() time.Duration) *guardedTransport {
 // SetHeartbeatHandler ignores the handler: heartbeats then go through raft's main goroutine
 // like any other request, so a deposed leader cannot take a new term while it still writes
 // (RAFT P1, hashicorp/raft#695).
-func (g *guardedTransport) SetHeartbeatHandler(func(raft.RPC)) {}
+func (g *guardedTransport) SetHeartbeatHandler(fast func(raft.RPC)) {
+	if planted.Bug("M20") {
+		g.Transport.SetHeartbeatHandler(fast)
+	}
+}
 
 // AppendEntries notes answers. They say who is alive and how far its log reaches; they never
 // decide whether this node still leads (RAFT P2).

@@ -3,6 +3,7 @@ package board
 import (
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 )
 
 // write is a set or an append on its way through the checks of SPEC F-20.
@@ -142,7 +143,7 @@ func writerOnly(space *state.Space, key string, actor *boardpb.Actor) *boardpb.R
 // now; a deleted key may be named by its last version (SPEC KV-3).
 func checkVersion(x *state.Txn, key string, ifVersion uint64, overwrite bool) *boardpb.Result {
 	cur := x.Entry(key)
-	if overwrite || ifVersion == 0 && !live(cur) || cur != nil && cur.Version == ifVersion {
+	if overwrite || planted.Bug("M32") || ifVersion == 0 && !live(cur) || cur != nil && cur.Version == ifVersion {
 		return nil
 	}
 	r := &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_CONFLICT, Key: key, YourVersion: ifVersion}

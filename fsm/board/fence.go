@@ -6,6 +6,7 @@ import (
 
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 )
 
 const (
@@ -75,6 +76,8 @@ func fence(x *state.Txn, key string, generation uint64) (*boardpb.Lease, *boardp
 	switch {
 	case generation == 0:
 		return refuse(boardpb.Code_CODE_NO_LEASE)
+	case planted.Bug("M1") && l.GetState() == held: // the generation is not checked
+		return l, nil
 	case generation > current:
 		_, r := refuse(boardpb.Code_CODE_BAD_REQUEST)
 		r.Field = fieldGeneration

@@ -3,6 +3,7 @@ package board
 import (
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 )
 
 // windowID names a remembered result of a loop: the seq in 16 hex digits, so that a
@@ -65,7 +66,7 @@ func windowed(x *state.Txn, c *boardpb.Command, hash [16]byte) *boardpb.Result {
 	if c.Seq < floor {
 		return &boardpb.Result{Code: boardpb.Code_CODE_EXPIRED_REQUEST, Got: c.Seq, Limit: floor}
 	}
-	if k := x.Kept(windowID(c.Loop, c.Seq)); k != nil {
+	if k := x.Kept(windowID(c.Loop, c.Seq)); k != nil && !planted.Bug("M5") {
 		return again(x, k, hash)
 	}
 	if l.State == ended {
@@ -80,7 +81,7 @@ func windowed(x *state.Txn, c *boardpb.Command, hash [16]byte) *boardpb.Result {
 func keyed(x *state.Txn, c *boardpb.Command, hash [16]byte) *boardpb.Result {
 	me := state.Principal(c.Actor)
 	lapsed := func(k *boardpb.Kept) bool { return x.T() >= k.KeptTMs+state.IdemKeptMs }
-	if k := x.Kept(idempotencyID(me, c.IdempotencyKey)); k != nil && !lapsed(k) {
+	if k := x.Kept(idempotencyID(me, c.IdempotencyKey)); k != nil && !lapsed(k) && !planted.Bug("M5") {
 		return again(x, k, hash)
 	}
 	board, own := x.IdemCount(me)
@@ -118,6 +119,9 @@ func isOf(id, principal string) bool {
 func again(x *state.Txn, k *boardpb.Kept, hash [16]byte) *boardpb.Result {
 	if string(k.BodyHash) != string(hash[:]) {
 		return &boardpb.Result{Code: boardpb.Code_CODE_REQUEST_ID_REUSED}
+	}
+	if planted.Bug("M7") { // any answer will do
+		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: bodyKey(x.Command()), Replayed: true}
 	}
 	return recall(x, k)
 }
