@@ -15,6 +15,8 @@ func Demanded(run history.Run) Demand {
 	case "register":
 		d.Kinds = []history.Kind{history.Get, history.Set, history.Delete, history.Mutate}
 		d.States = []State{Conflicted}
+	case "append":
+		d.Kinds = []history.Kind{history.Append, history.Dump}
 	case "work":
 		d.Kinds = []history.Kind{history.Post, history.ClaimNext, history.Partial, history.Complete}
 		d.States = []State{Renewed}

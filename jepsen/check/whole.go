@@ -16,6 +16,7 @@ type Judgement struct {
 	Order    *Order
 	Windows  []*Window
 	Met      map[State]int
+	Appends  *AppendPlot // of W2
 }
 
 // evidence is a history with what every checker builds on.
@@ -24,6 +25,7 @@ type evidence struct {
 	order   *Order
 	windows []*Window
 	decided []history.Op // operations, their unknown outcomes cut by A where A can be trusted
+	appends *AppendPlot
 }
 
 // Whole judges a history by every rule that applies to its workload. It reads nothing but the
@@ -43,7 +45,7 @@ func Whole(h *history.History) Judgement {
 	found = append(found, Globals(h, e.order)...)
 	found = append(found, Valid(h, e.order, Demanded(h.Run))...)
 	return Judgement{Verdict: Judge(found), Findings: gravestFirst(found), Order: e.order, Windows: windows,
-		Met: Sometimes(h, e.order)}
+		Met: Sometimes(h, e.order), Appends: e.appends}
 }
 
 // ofWorkload runs the checkers that only one kind of load can be judged by.
@@ -51,6 +53,10 @@ func (e *evidence) ofWorkload() []Finding {
 	switch e.Run.Workload {
 	case "register":
 		return Registers(e.decided, patience)
+	case "append":
+		plot, found := Appends(e.History, e.order)
+		e.appends = plot
+		return found
 	case "work":
 		return append(Work(e.History, e.order, e.windows), Feed(e.History, e.order, e.windows)...)
 	}

@@ -25,6 +25,7 @@ type Workload interface {
 func all() []Workload {
 	return []Workload{
 		Register{Clients: 5, Keys: 3},
+		Append{Clients: 6, Keys: 3},
 	}
 }
 
