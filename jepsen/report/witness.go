@@ -1,0 +1,221 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"raftboard/jepsen/check"
+	"raftboard/jepsen/history"
+)
+
+// differing tells what each life of each node recorded at the first entry that is not the same
+// everywhere.
+func (f *facts) differing(b *strings.Builder, found check.Finding) {
+	for _, other := range f.j.Findings {
+		if other.Checker == "G1" && other.Index > 0 && (found.Index == 0 || other.Index < found.Index) {
+			found.Index = other.Index
+		}
+	}
+	if found.Index == 0 {
+		return
+	}
+	type life struct {
+		node string
+		n    int
+	}
+	here, low, high := map[life][]*history.Applied{}, map[life]uint64{}, map[life]uint64{}
+	for i := range f.h.Applied {
+		a := &f.h.Applied[i]
+		l := life{a.Node, a.Life}
+		if was, any := low[l]; !any || a.Index < was {
+			low[l] = a.Index
+		}
+		high[l] = max(high[l], a.Index)
+		if a.Index == found.Index {
+			here[l] = append(here[l], a)
+		}
+	}
+	lives := make([]life, 0, len(low))
+	for l := range low {
+		lives = append(lives, l)
+	}
+	slices.SortFunc(lives, func(a, b life) int { return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.n, b.n)) })
+	fmt.Fprintf(b, "\nThe first entry that is not the same everywhere is %d:\n", found.Index)
+	lines := 0
+	for _, l := range lives {
+		who := fmt.Sprintf("  %s, life %d:", clip(l.node, 30), l.n)
+		switch {
+		case lines >= mostRecords:
+		case len(here[l]) > 0:
+			for _, a := range here[l] {
+				fmt.Fprintf(b, "%s\n%s", who, tellRecord(a))
+				lines++
+			}
+		case low[l] < found.Index && found.Index < high[l]:
+			fmt.Fprintf(b, "%s nothing, though it applied entries before and after it\n", who)
+			lines++
+		}
+	}
+}
+
+func tellRecord(a *history.Applied) string {
+	return fmt.Sprintf("    %d.%d, term %d, %s: %s\n      → %s\n      command %s, result %s, state behind it %s\n", a.Index, a.Position, a.Term,
+		boardTime(a.T), command(a), resultOf(a), shortHash(a.CommandHash), shortHash(a.ResultHash), shortHash(a.Digest))
+}
+
+func shortHash(s string) string { return cmp.Or(clip(s, 13), "not recorded") }
+
+// isCycle: the operations of the finding follow each other in a ring.
+func isCycle(found check.Finding) bool { return found.Checker == "T2" && len(found.Ops) > 1 }
+
+// cycle tells the operations of a ring, each before the next by what one of them saw.
+func (f *facts) cycle(b *strings.Builder, found check.Finding) {
+	b.WriteString("\nThe cycle: each must be before the next, and the last before the first:\n")
+	by := map[uint64]*history.Op{}
+	for i := range f.h.Ops {
+		by[f.h.Ops[i].ID] = &f.h.Ops[i]
+	}
+	for i, id := range found.Ops {
+		if i == mostLines {
+			fmt.Fprintf(b, "  … and %d more\n", len(found.Ops)-i)
+			return
+		}
+		if o := by[id]; o != nil {
+			fmt.Fprintf(b, "  %s %s%s\n", seconds(o.Invoke), f.tellOp(o), tellParts(o))
+		}
+	}
+}
+
+// tellParts is what a transaction asked for, part by part.
+func tellParts(o *history.Op) string {
+	var parts []string
+	for i, p := range o.Args.Parts {
+		if i == 12 {
+			parts = append(parts, "…")
+			break
+		}
+		text := string(p.Do) + " " + clip(p.Key, 30)
+		if p.Value != "" {
+			text += " " + clip(p.Value, 30)
+		}
+		parts = append(parts, text)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(parts, "; ")
+}
+
+// ring draws the cycle of a finding; nil if it has none.
+func (f *facts) ring(found check.Finding) *ringPicture {
+	if !isCycle(found) || len(found.Ops) > 12 {
+		return nil
+	}
+	by := map[uint64]*history.Op{}
+	for i := range f.h.Ops {
+		by[f.h.Ops[i].ID] = &f.h.Ops[i]
+	}
+	r := &ringPicture{H: 260}
+	n := len(found.Ops)
+	at := func(i int) (float64, float64) {
+		turn := 2*math.Pi*float64(i)/float64(n) - math.Pi/2
+		return round(400 + 240*math.Cos(turn)), round(130 + 95*math.Sin(turn))
+	}
+	for i, id := range found.Ops {
+		x, y := at(i)
+		nx, ny := at((i + 1) % n)
+		dx, dy := nx-x, ny-y
+		size := math.Hypot(dx, dy)
+		r.Nodes = append(r.Nodes, ringNode{X: x, Y: y, Text: fmt.Sprintf("operation %d", id)})
+		if o := by[id]; o != nil {
+			r.Nodes[i].Sub = clip(o.Client, 22)
+		}
+		r.Arrows = append(r.Arrows, fmt.Sprintf("M%s %sL%s %s", number(x+dx/size*70), number(y+dy/size*26), number(nx-dx/size*76), number(ny-dy/size*30)))
+	}
+	return r
+}
+
+// ringPicture is a cycle of operations.
+type ringPicture struct {
+	H      float64
+	Nodes  []ringNode
+	Arrows []string
+}
+
+type ringNode struct {
+	X, Y      float64
+	Text, Sub string
+}
+
+// watcherOf is the watcher that a finding is about; "" if it is about none.
+func (f *facts) watcherOf(found check.Finding) string {
+	if len(found.Ops) > 0 || !strings.HasPrefix(found.Checker, "F") {
+		return ""
+	}
+	names, _ := watchers(f.h)
+	longest := ""
+	for _, name := range names {
+		if strings.Contains(found.What, "watcher "+name) && len(name) > len(longest) {
+			longest = name
+		}
+	}
+	return longest
+}
+
+// told is what a watcher heard around the first place at which its feed is odd, or at its end.
+func (f *facts) told(b *strings.Builder, watcher string, found check.Finding) {
+	_, logs := watchers(f.h)
+	log := logs[watcher]
+	at, what := len(log)-1, "the end of what it was told"
+	if odd := oddities(log); len(odd) > 0 {
+		at, what = odd[0].at, odd[0].text
+	}
+	var all []moment
+	for i := max(0, at-5); i < min(len(log), at+4); i++ {
+		all = append(all, moment{at: log[i].At, order: i, must: i == at, text: tellTold(&log[i])})
+	}
+	if len(all) > 0 {
+		all = append(all, f.faultMoments(all[0].at-beside, all[len(all)-1].at+beside)...)
+	}
+	if found.Index > 0 {
+		all = append(all, f.entryMoments(nil, nil, found)...)
+	}
+	all = nearest(all, log[at].At, mostLines)
+	fmt.Fprintf(b, "\nWhat %s was told, in seconds since the run began, around %s (*):\n", clip(watcher, 40), what)
+	for _, m := range all {
+		mark := " "
+		if m.must {
+			mark = "*"
+		}
+		fmt.Fprintf(b, "%s %9.3f  %s\n", mark, m.at.Seconds(), m.text)
+	}
+}
+
+func tellTold(t *history.Told) string {
+	switch {
+	case t.Event != nil:
+		e := t.Event
+		text := fmt.Sprintf("told of rev %d.%d: %s %s", e.Rev, e.Sub, strings.ToLower(strings.TrimPrefix(e.Kind.String(), "KIND_")), clip(e.Key, 60))
+		if e.Generation > 0 {
+			text += fmt.Sprintf(", generation %d", e.Generation)
+		}
+		if e.Author != "" {
+			text += ", by " + clip(e.Author, 30)
+		}
+		return text
+	case t.Asked != nil:
+		return fmt.Sprintf("asks for the feed: %s %d", one(t.Asked.Mode), t.Asked.From)
+	case t.Bookmark > 0:
+		return fmt.Sprintf("bookmark %d", t.Bookmark)
+	case t.Cut != "":
+		return "cut off, goes on: " + clip(t.Cut, 120)
+	case t.Ended != "":
+		return "ended: " + clip(t.Ended, 120)
+	case t.Record != nil:
+		return "a record of the snapshot: " + clip(t.Record.Key, 60)
+	}
+	return "something else"
+}
