@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"html"
 	"io"
 	"math"
@@ -29,14 +30,37 @@ func Picture(w io.Writer, h *history.History, key string, patience time.Duration
 		if _, known := clients[op.Client]; !known {
 			clients[op.Client] = len(clients)
 		}
-		events = append(events, event(op, clients[op.Client]))
+		e := event(op, clients[op.Client])
+		e.Metadata = fmt.Sprintf("operation %d of %s, called at %v", op.ID, op.Client, op.Invoke)
+		events = append(events, e)
 	}
 	drawn := model()
+	drawn.DescribeOperation = func(in, out any) string { return drawnOp(in.(question), out.(reply)) }
 	describe := drawn.DescribeState
-	drawn.DescribeState = func(state any) string { return html.EscapeString(describe(state)) } // the page takes it for HTML
+	// The page takes these two for HTML.
+	drawn.DescribeState = func(state any) string { return html.EscapeString(describe(state)) }
+	drawn.DescribeOperationMetadata = func(of any) string { return html.EscapeString(fmt.Sprint(of)) }
 	_, info := porcupine.CheckOperationsVerbose(drawn, events, max(patience, time.Millisecond))
 	info.AddAnnotations(faultsOn(h, events))
 	return porcupine.Visualize(drawn, info, w)
+}
+
+// drawnOp is an operation as it fits into a bar: what was asked, and what was answered.
+func drawnOp(q question, r reply) string {
+	text := string(q.kind)
+	if q.value != "" {
+		text += " " + q.value
+	}
+	if q.ifVersion > 0 {
+		text += fmt.Sprintf(" if v%d", q.ifVersion)
+	}
+	if text += " → "; r.outcome == history.Info {
+		return text + "unknown"
+	}
+	if q.kind != history.Get || r.answer != "ok" {
+		text += r.answer + " "
+	}
+	return text + fmt.Sprintf("v%d %s", r.version, r.value)
 }
 
 // faultsOn places faults in the count of beginnings and ends, which is the time of the page,
