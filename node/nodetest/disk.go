@@ -66,7 +66,7 @@ func (d *Disk) Stores() node.Stores {
 	defer d.mu.Unlock()
 	s := &store{d: d, gone: make(chan struct{})}
 	d.open = append(d.open, s)
-	return node.Stores{Log: s, Stable: s, Snapshots: s, Where: "memory", Close: func() error {
+	return node.Stores{Log: node.Sealed(s), Stable: s, Snapshots: s, Where: "memory", Close: func() error {
 		d.close(s)
 		return nil
 	}}
@@ -95,13 +95,16 @@ func (d *Disk) Cut() {
 	d.open = nil
 }
 
-// Lazy says whether writes are left unsynced from now on, as under a store that does not
-// sync: they reach the disk by themselves after some seconds, and are there for every process
-// at once, but a power loss takes those that had not reached it.
+// Lazy says whether writes to log and keys are left unsynced from now on, as under a store
+// that does not sync: they are there for every process at once and reach the disk by themselves
+// after some seconds, but a power loss takes those that had not reached it. Snapshots are
+// files of their own and synced in any case. What was written lazily is synced when that ends.
 func (d *Disk) Lazy(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lazy, d.undos = on, nil
+	if d.lazy = on; !on {
+		d.undos = nil
+	}
 }
 
 // PowerLoss cuts the disk off and takes back, newest first, every write that was neither synced
@@ -215,10 +218,10 @@ func (d *Disk) writeLocked(gone <-chan struct{}, whole, half func(*content) func
 	return nil
 }
 
-// did notes how a write is taken back, and now and then what the disk holds.
+// did notes how a write is taken back, if it can be lost, and now and then what the disk holds.
 func (d *Disk) did(back func(*content)) {
 	now := time.Now()
-	if d.lazy {
+	if d.lazy && back != nil {
 		d.settle()
 		d.undos = append(d.undos, undo{now, back})
 	}

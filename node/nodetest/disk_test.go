@@ -89,8 +89,8 @@ func TestAPowerLossTakesWhatWasNotSyncedAndAKillTakesNothing(t *testing.T) {
 		if _, err := s.Stable.Get([]byte("vote")); err == nil {
 			t.Error("the vote is still there")
 		}
-		if metas, _ := s.Snapshots.List(); len(metas) != 0 {
-			t.Error("the snapshot is still there")
+		if metas, _ := s.Snapshots.List(); len(metas) != 1 {
+			t.Error("the snapshot is gone")
 		}
 	})
 }
@@ -169,15 +169,14 @@ func TestDamageIsDoneAndSaid(t *testing.T) {
 	}{
 		"cut tail": {func(d *Disk) (string, error) { return d.CutTail(3) }, func(t *testing.T, s node.Stores) { ends(t, s, 1, 7) }, "8 to 10"},
 		"flipped bit": {func(d *Disk) (string, error) { return d.FlipLog(dice) }, func(t *testing.T, s node.Stores) {
-			changed := 0
+			damaged := 0
 			for i := uint64(1); i <= 10; i++ {
-				var e raft.Log
-				if s.Log.GetLog(i, &e); string(e.Data) != string(entry(i).Data) {
-					changed++
+				if err := s.Log.GetLog(i, &raft.Log{}); err != nil {
+					damaged++
 				}
 			}
-			if changed != 1 {
-				t.Errorf("%d entries changed", changed)
+			if damaged != 1 {
+				t.Errorf("%d entries are damaged", damaged)
 			}
 		}, "flipped"},
 		"flipped bit of a snapshot": {func(d *Disk) (string, error) { return d.FlipSnapshot(dice) }, func(t *testing.T, s node.Stores) {

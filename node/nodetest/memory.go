@@ -2,6 +2,7 @@ package nodetest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -110,17 +111,13 @@ func (c *content) set(key string, value []byte) (back func(*content)) {
 	}
 }
 
-func (c *content) keep(s *snapshot) (back func(*content)) {
-	before := c.snaps
+// keep is never lost: snapshots are synced whatever becomes of the log.
+func (c *content) keep(s *snapshot) {
 	c.snaps = append([]*snapshot{s}, c.snaps...)
 	slices.SortStableFunc(c.snaps, func(a, b *snapshot) int {
-		if a.meta.Term != b.meta.Term {
-			return int(int64(b.meta.Term - a.meta.Term))
-		}
-		return int(int64(b.meta.Index - a.meta.Index))
+		return cmp.Or(cmp.Compare(b.meta.Term, a.meta.Term), cmp.Compare(b.meta.Index, a.meta.Index))
 	})
 	c.snaps = c.snaps[:min(len(c.snaps), snapshotsKept)]
-	return func(c *content) { c.snaps = before }
 }
 
 // store is the disk as one process has it open.
@@ -246,7 +243,7 @@ type sink struct {
 func (k *sink) ID() string { return k.snap.meta.ID }
 
 func (k *sink) Write(b []byte) (int, error) {
-	err := k.store.d.write(k.store.gone, func(*content) func(*content) { return func(*content) {} }, nil)
+	err := k.store.d.write(k.store.gone, func(*content) func(*content) { return nil }, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -265,5 +262,8 @@ func (k *sink) Close() error {
 	}
 	k.done = true
 	k.snap.meta.Size, k.snap.sum = int64(len(k.snap.data)), crc32.ChecksumIEEE(k.snap.data)
-	return k.store.d.write(k.store.gone, func(c *content) func(*content) { return c.keep(k.snap) }, nil)
+	return k.store.d.write(k.store.gone, func(c *content) func(*content) {
+		c.keep(k.snap)
+		return nil
+	}, nil)
 }
