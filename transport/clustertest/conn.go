@@ -1,6 +1,7 @@
 package clustertest
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -16,8 +17,15 @@ type conn struct {
 	reads, writes deadline
 }
 
-func (c *conn) Read(b []byte) (int, error)  { return c.in.read(b, &c.reads) }
-func (c *conn) Write(b []byte) (int, error) { return c.out.write(b, &c.writes) }
+func (c *conn) Read(b []byte) (int, error) { return c.in.read(b, &c.reads) }
+
+func (c *conn) Write(b []byte) (int, error) {
+	if c.out.way.resets() {
+		c.reset()
+		return 0, errors.New("write: connection reset by peer")
+	}
+	return c.out.write(b, &c.writes)
+}
 
 // Close ends both directions: the other side still reads what was sent.
 func (c *conn) Close() error {
@@ -70,26 +78,15 @@ func (d *deadline) set(at time.Time) {
 	}
 }
 
-// changed is closed when another deadline is set.
-func (d *deadline) changed() <-chan struct{} {
+// look says how long is left, and what is closed when that changes.
+func (d *deadline) look() (moved <-chan struct{}, left time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.wake == nil {
 		d.wake = make(chan struct{})
 	}
-	return d.wake
-}
-
-// timer runs until the deadline; expired says that it has passed.
-func (d *deadline) timer() (timer *time.Timer, expired bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	left := 365 * 24 * time.Hour
-	if !d.at.IsZero() {
-		left = time.Until(d.at)
+	if d.at.IsZero() {
+		return d.wake, forever
 	}
-	if left <= 0 {
-		return nil, true
-	}
-	return time.NewTimer(left), false
+	return d.wake, time.Until(d.at)
 }

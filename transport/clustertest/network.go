@@ -2,30 +2,32 @@ package clustertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"time"
 )
 
-const (
-	refusedCost = 50 * time.Millisecond // virtual price of dialling where nobody listens: a retry must take time
-	pipeBytes   = 256 << 10             // in flight in one direction of a connection
-)
+// refusedCost is the virtual price of dialling where nobody listens: a retry must take time.
+const refusedCost = 50 * time.Millisecond
 
-// Network joins named hosts. A link has a direction. Cutting one holds back what goes that
-// way, as lost packets do: both ends keep their connection, and what was on its way arrives
-// when the link is whole again.
+// Others stands for all hosts that are no nodes, as one end of a shaped link.
+const Others = ""
+
+// Network joins named hosts. A link has a direction, and three things can hold one back: a cut
+// between two hosts, a host that is held with all its links, and a Shape. Where a link is held
+// back both ends keep their connection, and what was on its way arrives when it is whole again.
+// Safe for several goroutines.
 type Network struct {
 	hop time.Duration
 
 	mu        sync.Mutex
 	listeners map[string]*listener // by host:port
-	cuts      map[link]bool
+	nodes     map[string]bool      // hosts that are no Others
+	shapes    map[link]Shape
+	held      map[string]bool
+	ways      map[link]*way
 	down      map[string]bool
-	changed   chan struct{} // closed at every change of a cut
 	conns     map[*conn]struct{}
 }
 
@@ -33,27 +35,95 @@ type link struct{ from, to string }
 
 // NewNetwork makes a network without cuts where every hop takes a while.
 func NewNetwork(hop time.Duration) *Network {
-	return &Network{hop: hop, listeners: map[string]*listener{}, cuts: map[link]bool{},
-		down: map[string]bool{}, changed: make(chan struct{}), conns: map[*conn]struct{}{}}
+	return &Network{hop: hop, listeners: map[string]*listener{}, nodes: map[string]bool{}, shapes: map[link]Shape{},
+		held: map[string]bool{}, ways: map[link]*way{}, down: map[string]bool{}, conns: map[*conn]struct{}{}}
+}
+
+// AddNode says that a host is a node, and none of the Others.
+func (n *Network) AddNode(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.nodes[host] = true
+}
+
+// end is as what a shaped link knows a host.
+func (n *Network) end(host string) string {
+	if n.nodes[host] {
+		return host
+	}
+	return Others
+}
+
+// way is the link between two hosts.
+func (n *Network) way(from, to string) *way {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.wayLocked(from, to)
+}
+
+func (n *Network) wayLocked(from, to string) *way {
+	w := n.ways[link{from, to}]
+	if w == nil {
+		w = &way{from: from, to: to, hop: n.hop, changed: make(chan struct{}), shape: n.shapes[link{n.end(from), n.end(to)}]}
+		for _, host := range []string{from, to} {
+			if n.held[host] {
+				w.held++
+			}
+		}
+		n.ways[link{from, to}] = w
+	}
+	return w
 }
 
 // SetCut opens or closes the link between two hosts in one direction.
 func (n *Network) SetCut(from, to string, cut bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.cuts[link{from, to}] == cut {
-		return
-	}
-	n.cuts[link{from, to}] = cut
-	close(n.changed)
-	n.changed = make(chan struct{})
+	w := n.way(from, to)
+	w.change(func() { w.cut = cut })
 }
 
-// cut says whether a link is cut, and when to look again.
-func (n *Network) cut(from, to string) (bool, <-chan struct{}) {
+// Hold holds back everything to and from a host, or lets it go again.
+func (n *Network) Hold(host string, on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.cuts[link{from, to}], n.changed
+	if n.held[host] == on {
+		return
+	}
+	n.held[host] = on
+	step := -1
+	if on {
+		step = 1
+	}
+	for _, w := range n.ways {
+		if w.from == host || w.to == host {
+			w.change(func() { w.held += step })
+		}
+	}
+}
+
+// SetShape shapes the link between two nodes, or a node and the Others, in one direction.
+func (n *Network) SetShape(from, to string, s Shape) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.shapes[link{from, to}] = s
+	for _, w := range n.ways {
+		if n.end(w.from) == from && n.end(w.to) == to {
+			w.change(func() { w.shape = s })
+		}
+	}
+}
+
+// Lost counts the chunks on links of a host that were dropped, held or delayed so far.
+func (n *Network) Lost(host string) (count uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range n.ways {
+		if w.from == host || w.to == host {
+			w.mu.Lock()
+			count += w.count
+			w.mu.Unlock()
+		}
+	}
+	return count
 }
 
 // SetDown takes a host off the network, as the end of its process does: its connections and
@@ -75,10 +145,22 @@ func (n *Network) SetDown(host string, down bool) {
 // Reset breaks every connection of a host at once, as the end of its process does. "" is
 // every host.
 func (n *Network) Reset(host string) {
+	n.breakThose(func(c *conn) bool { return host == "" || c.from == host || c.to == host })
+}
+
+// Break breaks every connection between two ends: nodes, or a node and the Others.
+func (n *Network) Break(a, b string) {
+	n.breakThose(func(c *conn) bool {
+		from, to := n.end(c.from), n.end(c.to)
+		return from == a && to == b || from == b && to == a
+	})
+}
+
+func (n *Network) breakThose(which func(*conn) bool) {
 	n.mu.Lock()
 	var broken []*conn
 	for c := range n.conns {
-		if host == "" || c.from == host || c.to == host {
+		if which(c) {
 			broken = append(broken, c)
 		}
 	}
@@ -100,45 +182,39 @@ func (n *Network) Listen(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial connects a host to an address. Where nobody listens it is refused; over a cut link it
-// waits as long as the context lets it.
+// Dial connects a host to an address. Where nobody listens it is refused; over a link that is
+// held back it waits as long as the context lets it.
 func (n *Network) Dial(ctx context.Context, from, addr string) (net.Conn, error) {
 	to, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
 	}
-	for _, way := range []link{{from, to}, {to, from}} {
-		for {
-			cut, changed := n.cut(way.from, way.to)
-			if !cut {
-				break
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return nil, fmt.Errorf("dial %s: %w", addr, context.Cause(ctx))
-			}
+	there, back := n.way(from, to), n.way(to, from)
+	refused := func() (net.Conn, error) {
+		time.Sleep(refusedCost)
+		return nil, fmt.Errorf("dial %s: connection refused", addr)
+	}
+	for _, w := range []*way{there, back} {
+		if err := w.cross(ctx); err != nil {
+			return nil, fmt.Errorf("dial %s: %w", addr, err)
 		}
 	}
-	time.Sleep(2 * n.hop)
 	n.mu.Lock()
 	l := n.listeners[addr]
 	if n.down[from] {
 		l = nil
 	}
 	n.mu.Unlock()
-	if l == nil {
-		time.Sleep(refusedCost)
-		return nil, fmt.Errorf("dial %s: connection refused", addr)
+	if l == nil || there.resets() || back.resets() {
+		return refused()
 	}
-	near, far := n.pair(from, to, addr)
+	near, far := n.pair(there, back, addr)
 	select {
 	case l.incoming <- far:
 		return near, nil
 	case <-l.done:
 		near.reset()
-		time.Sleep(refusedCost)
-		return nil, fmt.Errorf("dial %s: connection refused", addr)
+		return refused()
 	case <-ctx.Done():
 		near.reset()
 		return nil, fmt.Errorf("dial %s: %w", addr, context.Cause(ctx))
@@ -146,10 +222,10 @@ func (n *Network) Dial(ctx context.Context, from, addr string) (net.Conn, error)
 }
 
 // pair makes a connection; near is the end of the host that dialled.
-func (n *Network) pair(from, to, addr string) (near, far *conn) {
-	there, back := newPipe(n, from, to), newPipe(n, to, from)
-	near = &conn{network: n, from: from, to: to, local: address(from + ":0"), remote: address(addr), in: back, out: there}
-	far = &conn{network: n, from: to, to: from, local: address(addr), remote: address(from + ":0"), in: there, out: back}
+func (n *Network) pair(there, back *way, addr string) (near, far *conn) {
+	out, in := newPipe(there), newPipe(back)
+	near = &conn{network: n, from: there.from, to: there.to, local: address(there.from + ":0"), remote: address(addr), in: in, out: out}
+	far = &conn{network: n, from: there.to, to: there.from, local: address(addr), remote: address(there.from + ":0"), in: out, out: in}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.conns[near], n.conns[far] = struct{}{}, struct{}{}
@@ -205,129 +281,3 @@ type address string
 
 func (address) Network() string  { return "memory" }
 func (a address) String() string { return string(a) }
-
-// pipe is one direction of a connection: chunks that arrive a hop after they were sent, and
-// not while the link is cut. One goroutine reads and one writes at a time.
-type pipe struct {
-	network  *Network
-	from, to string
-
-	mu     sync.Mutex
-	chunks []chunk
-	bytes  int
-	ended  error // what the reader gets behind the last chunk
-	broken bool  // nothing more arrives, not even what was sent
-
-	news chan struct{} // something arrived or ended; holds one
-	room chan struct{} // something was read or ended; holds one
-}
-
-type chunk struct {
-	at   time.Time
-	data []byte
-}
-
-func newPipe(n *Network, from, to string) *pipe {
-	return &pipe{network: n, from: from, to: to, news: make(chan struct{}, 1), room: make(chan struct{}, 1)}
-}
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-func (p *pipe) end(err error, broken bool) {
-	p.mu.Lock()
-	if p.ended == nil {
-		p.ended = err
-	}
-	p.broken = p.broken || broken
-	p.mu.Unlock()
-	poke(p.news)
-	poke(p.room)
-}
-
-func (p *pipe) write(b []byte, d *deadline) (int, error) {
-	for {
-		p.mu.Lock()
-		if p.ended != nil {
-			p.mu.Unlock()
-			return 0, errors.New("write: broken pipe")
-		}
-		if p.bytes < pipeBytes {
-			p.chunks = append(p.chunks, chunk{time.Now().Add(p.network.hop), append([]byte(nil), b...)})
-			p.bytes += len(b)
-			p.mu.Unlock()
-			poke(p.news)
-			return len(b), nil
-		}
-		p.mu.Unlock()
-		moved := d.changed()
-		timer, expired := d.timer()
-		if expired {
-			return 0, os.ErrDeadlineExceeded
-		}
-		select {
-		case <-p.room:
-		case <-moved:
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
-}
-
-func (p *pipe) read(b []byte, d *deadline) (int, error) {
-	for {
-		cut, changed := p.network.cut(p.from, p.to)
-		n, wait, err := p.take(b, cut)
-		if n > 0 || err != nil {
-			return n, err
-		}
-		moved := d.changed()
-		timer, expired := d.timer()
-		if expired {
-			return 0, os.ErrDeadlineExceeded
-		}
-		arrival := time.NewTimer(wait)
-		select {
-		case <-arrival.C:
-		case <-p.news:
-		case <-changed:
-		case <-moved:
-		case <-timer.C:
-		}
-		arrival.Stop()
-		timer.Stop()
-	}
-}
-
-// take copies what has arrived, or says how long until something does.
-func (p *pipe) take(b []byte, cut bool) (n int, wait time.Duration, err error) {
-	const long = 24 * time.Hour
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.broken:
-		return 0, 0, errors.New("read: connection reset by peer")
-	case cut:
-		return 0, long, nil
-	case len(p.chunks) == 0:
-		return 0, long, p.ended
-	}
-	if wait := time.Until(p.chunks[0].at); wait > 0 {
-		return 0, wait, nil
-	}
-	for n < len(b) && len(p.chunks) > 0 && time.Until(p.chunks[0].at) <= 0 {
-		first := &p.chunks[0]
-		size := copy(b[n:], first.data)
-		n += size
-		if first.data = first.data[size:]; len(first.data) == 0 {
-			p.chunks = p.chunks[1:]
-		}
-	}
-	p.bytes -= n
-	poke(p.room)
-	return n, 0, nil
-}
