@@ -2,11 +2,31 @@
 // disks of memory, all inside one testing/synctest bubble (transport/clustertest). Minutes of
 // a run take seconds.
 //
-// A Run is a cluster that implements workload.Cluster and does the faults. It records what
-// every node applies, in every life of it. What it cannot do is lose power, starve the CPU or
-// pause a process: a killed node keeps what it stored, and a paused client is one that is cut
-// off. Those are for the driver of real processes.
+// A Run is a cluster that implements workload.Cluster and nemesis.Target and records what every
+// node applies, in every life of it. What goes wrong is answered as an error: the test that
+// provides the bubble is only a shell. A node that ends itself fails nothing; Died tells it,
+// and if nobody asked it stands in the history as a note.
 //
-// Time is virtual and schedules are not fixed: a seed fixes what the clients choose, not the
-// order of goroutines. So a run is judged by its recorded history alone.
+// What the faults are here:
+//
+//	kill, stop    the network and the disk are gone at once, or after a drain; nothing of the
+//	              process runs on. A write that hung never happens
+//	pause         every link of the node and its disk are held, and go on afterwards where they
+//	              were. Timers of the process run on meanwhile, and goroutines that need neither
+//	power         the disk forgets what was never synced. Everything is, unless the build has
+//	              the planted bug M11; a loss of power is then seen and a kill is not
+//	links         cut and held are one thing: what was sent waits, both ends keep their
+//	              connection. Loss is the time of a retransmission. Times and rates are exact
+//	disk          slow, hung, full, failing and short writes, of log, keys and snapshots
+//	corruption    of the log, of the snapshots, and of real files of the data directory
+//	clock         the seam of a node; raft's own timers keep true time
+//	switch        another version string: one process is one build
+//	starve        refused: nothing takes virtual time but waiting
+//	failpoint     refused: what is planted is planted in all nodes of a process
+//
+// Time is virtual and schedules are not fixed: a seed fixes what clients and faults choose,
+// not the order of goroutines. So a run is judged by its recorded history alone.
+//
+// TestRuns is the way in from outside: the command starts the test binary and asks it for runs
+// (suite.Request).
 package sim

@@ -172,10 +172,10 @@ var workMutants = []struct {
 func TestEveryCheckerCondemnsARunThatWasSpoiled(t *testing.T) {
 	var h *history.History
 	synctest.Test(t, func(t *testing.T) {
-		h = runWork(t, 11, "N7 on the leader", func(r *sim.Run) { r.KillLeader(5 * time.Second) })
+		h = runWork(t, "work", 11, func(r *sim.Run) { r.KillLeader(5 * time.Second) })
 	})
 	h = reread(t, h)
-	if found := judgeWork(h, workDemand); len(found) > 0 {
+	if found := judge(h, workDemand); len(found) > 0 {
 		report(t, h, found)
 		t.FailNow()
 	}
@@ -183,7 +183,7 @@ func TestEveryCheckerCondemnsARunThatWasSpoiled(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			spoiled := copied(h)
 			m.spoil(spoiled)
-			found := judgeWork(spoiled, workDemand)
+			found := judge(spoiled, workDemand)
 			if !slices.ContainsFunc(found, func(f check.Finding) bool { return f.Checker == m.want }) {
 				t.Errorf("%s did not fire: %v", m.want, found)
 			}

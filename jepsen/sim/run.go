@@ -1,199 +1,205 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
 	"raftboard/client"
 	"raftboard/fsm"
 	"raftboard/jepsen/history"
+	"raftboard/jepsen/nemesis"
+	"raftboard/jepsen/planted"
+	"raftboard/jepsen/workload"
+	"raftboard/node"
 	"raftboard/transport"
 	"raftboard/transport/clustertest"
 	wirepb "raftboard/transport/pb"
 )
 
-// Run is one cluster under test in a bubble. Its faults are called from the goroutine of the
-// test.
+// Options vary a run.
+type Options struct {
+	Nodes int    // that found the cluster; 3 when it is 0
+	Dir   string // of data directories; the caller removes it
+	// Compact makes logs small, so that snapshots and compaction happen in seconds.
+	Compact bool
+}
+
+// With Compact a log is cut every second or two, to a few entries behind the oldest snapshot.
+const (
+	compactEntries  = 24
+	compactEvery    = time.Second
+	compactTrailing = 8
+)
+
+// Run is one cluster under test in a bubble. Safe for several goroutines.
 type Run struct {
 	Log *history.Log
 
-	t testing.TB
-	c *clustertest.Cluster
+	o       Options
+	servers *clustertest.Servers
 
 	mu    sync.Mutex
-	lives []int
+	seats []*seat
 	faces map[face]wirepb.BoardClient
-	hosts map[string]bool // of clients
+
+	t testing.TB // of Start; nil otherwise
 }
+
+var (
+	_ workload.Cluster = (*Run)(nil)
+	_ nemesis.Target   = (*Run)(nil)
+)
 
 type face struct {
 	name string
 	node int
 }
 
-// Start starts n nodes and waits until they are ready. It must run inside a bubble.
-func Start(t testing.TB, log *history.Log, n int) *Run {
-	t.Helper()
-	r := &Run{Log: log, t: t, lives: make([]int, n), faces: map[face]wirepb.BoardClient{}, hosts: map[string]bool{}}
-	r.c = clustertest.Start(t, clustertest.Options{Nodes: n, Configure: r.configure})
-	return r
+// Open makes the nodes of a new cluster inside a bubble, starts them, and waits until all are
+// ready and know each other. Close must be called also when it fails, unless there is no Run.
+func Open(log *history.Log, o Options) (*Run, error) {
+	r := &Run{Log: log, o: o, faces: map[face]wirepb.BoardClient{}}
+	servers, err := clustertest.Open(clustertest.Options{Nodes: o.Nodes, Dir: o.Dir, Configure: r.configure, Died: r.died})
+	if err != nil {
+		return nil, err
+	}
+	r.servers = servers
+	for range servers.Count() {
+		r.seats = append(r.seats, newSeat())
+	}
+	return r, servers.Found()
+}
+
+// Close ends all nodes and connections, and then waits, in virtual time, until nothing runs
+// any more. A death that nobody asked about is noted.
+func (r *Run) Close() {
+	for i := range r.servers.Count() {
+		r.noteDeath(i)
+	}
+	r.servers.Close()
 }
 
 // configure is called at every start of a node: a new life begins.
 func (r *Run) configure(i int, cfg *transport.Config) {
+	name, s := cfg.Name, r.seat(i)
+	r.mu.Lock()
+	s.life++
+	life, version := s.life, s.version
+	r.mu.Unlock()
+	if planted.Bug("M11") {
+		r.servers.Member(i).Disk.Lazy(true)
+	}
+	cfg.Version = version
+	cfg.Clock = s.clock.seam()
+	cfg.Trace = func(record fsm.TraceRecord) { r.Log.Applied(name, life, record) }
+	cfg.Roles = func(c node.RoleChange) {
+		role := c.Role
+		if role == "shutdown" {
+			role = "down"
+		}
+		r.Log.Role(history.Role{Node: name, Life: life, Term: c.Term, Role: role})
+	}
+	if r.o.Compact {
+		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = compactEntries, compactEvery, compactTrailing
+	}
+}
+
+// Nodes implements workload.Cluster and nemesis.Target.
+func (r *Run) Nodes() (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lives[i]++
-	name, life := cfg.Name, r.lives[i]
-	cfg.Trace = func(record fsm.TraceRecord) { r.Log.Applied(name, life, record) }
-}
-
-// Dial implements workload.Cluster.
-func (r *Run) Dial(name string, first int) (*client.Client, error) {
-	r.mu.Lock()
-	r.hosts[name] = true
-	r.mu.Unlock()
-	addrs := r.c.Addrs()
-	return client.Dial(client.Config{
-		Endpoints: append(addrs[first:len(addrs):len(addrs)], addrs[:first]...), As: name, Name: "jepsen", Dialer: r.c.Dialer(name),
-	})
-}
-
-// Nodes implements workload.Cluster.
-func (r *Run) Nodes() (names []string) {
-	for _, m := range r.c.Members {
-		names = append(names, m.Name)
+	for i, s := range r.seats {
+		name := r.servers.Member(i).Name
+		if s.retired {
+			name = ""
+		}
+		names = append(names, name)
 	}
 	return names
 }
 
-// Ask implements workload.Cluster.
+// Dial implements workload.Cluster.
+func (r *Run) Dial(name string, first int) (*client.Client, error) {
+	var addrs []string
+	nodes := r.Nodes()
+	for i := range nodes {
+		if at := (first + i) % len(nodes); nodes[at] != "" {
+			addrs = append(addrs, r.servers.Addr(at))
+		}
+	}
+	return client.Dial(client.Config{Endpoints: addrs, As: name, Name: "jepsen", Dialer: r.servers.Dialer(name)})
+}
+
+// Ask implements workload.Cluster. Its connections are made again soon after a node is back,
+// so that it is asked again; the client's own backoff is what Dial is for.
 func (r *Run) Ask(name string, node int) wirepb.BoardClient {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.hosts[name] = true
 	at := face{name, node}
-	if r.faces[at] == nil {
-		r.faces[at] = wirepb.NewBoardClient(r.c.Conn(name, node))
+	if r.faces[at] != nil {
+		return r.faces[at]
 	}
+	conn, err := r.servers.TryConn(name, node, grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+		MinConnectTimeout: time.Second,
+	}))
+	if err != nil {
+		return wirepb.NewBoardClient(unreachable{err})
+	}
+	r.faces[at] = wirepb.NewBoardClient(conn)
 	return r.faces[at]
 }
 
 // Freeze implements workload.Cluster.
 func (r *Run) Freeze(name string) (thaw func()) {
-	cut := func(on bool) {
-		for _, m := range r.c.Members {
-			r.c.Net.SetCut(name, m.Host, on)
-			r.c.Net.SetCut(m.Host, name, on)
-		}
-	}
-	cut(true)
-	return func() { cut(false) }
+	r.servers.Net.Hold(name, true)
+	return func() { r.servers.Net.Hold(name, false) }
 }
 
-// KillLeader is N7 on the leader: it dies, another one leads, and after a while it is back
-// with what it had stored.
-func (r *Run) KillLeader(down time.Duration) {
-	r.unseat("kill", "N7", down, r.c.Kill, r.c.Restart)
+// seat is a node as this driver sees it, across its lives.
+type seat struct {
+	turn  chan struct{} // holds one: who starts or ends the process
+	clock *clock
+
+	// guarded by Run.mu
+	version string
+	life    int
+	paused  bool
+	retired bool
+	dead    error // why it ended by itself, until somebody asks
 }
 
-// IsolateLeader is N1 on the leader: the other nodes lose it, and clients do not.
-func (r *Run) IsolateLeader(apart time.Duration) {
-	r.unseat("isolate", "N1", apart, r.c.Isolate, r.c.Rejoin)
-}
+// The two builds that Switch changes between: the same source under two names.
+const (
+	version      = "faults"
+	otherVersion = "faults-other"
+)
 
-// PauseLeader is N8 on the leader: it stores nothing, sends nothing and hears nothing, and
-// then goes on with what was on its way, as if no time had passed. Its timers do run on.
-func (r *Run) PauseLeader(lasts time.Duration) {
-	r.t.Helper()
-	r.unseat("pause", "N8", lasts, func(i int) {
-		r.c.Members[i].Disk.Stall(lasts)
-		r.cutOff(i, true)
-	}, func(i int) { r.cutOff(i, false) })
-}
+func newSeat() *seat { return &seat{turn: make(chan struct{}, 1), clock: newClock(), version: version} }
 
-// cutOff cuts a node off from everybody, clients too, or joins it again.
-func (r *Run) cutOff(i int, on bool) {
+func (r *Run) seat(i int) *seat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	host := r.c.Members[i].Host
-	for _, other := range r.c.Members {
-		if other.Index != i {
-			r.c.Net.SetCut(host, other.Host, on)
-			r.c.Net.SetCut(other.Host, host, on)
-		}
-	}
-	for client := range r.hosts {
-		r.c.Net.SetCut(host, client, on)
-		r.c.Net.SetCut(client, host, on)
-	}
+	return r.seats[i]
 }
 
-// unseat does something to the leader that lasts so long, or until another one leads.
-func (r *Run) unseat(name, nemesis string, lasts time.Duration, do, undo func(int)) {
-	r.t.Helper()
-	leader := r.c.Leader()
-	_, before := r.c.Members[leader].Server.Node().Leader()
-	f := history.Fault{Name: name, Nemesis: nemesis, Targets: []string{r.c.Members[leader].Name}, Start: r.Log.Now()}
-	do(leader)
-	next := r.c.Leader(leader)
-	if _, after := r.c.Members[next].Server.Node().Leader(); after > before {
-		f.Witness = fmt.Sprintf("%s leads in term %d, before it was term %d", r.c.Members[next].Name, after, before)
-	}
-	time.Sleep(lasts - (r.Log.Now() - f.Start))
-	undo(leader)
-	r.c.WaitReady()
-	f.End = r.Log.Now()
-	r.Log.Fault(f)
-}
+var errNoNode = errors.New("there is no such node")
 
-// StallLeader is N10 on the leader: its disk hangs, so that what it stores takes
-// so long, while it goes on sending heartbeats, so that nobody else takes over.
-func (r *Run) StallLeader(lasts time.Duration) {
-	r.t.Helper()
-	leader := r.c.Members[r.c.Leader()]
-	f := history.Fault{Name: "stall", Nemesis: "N10", Targets: []string{leader.Name}, Start: r.Log.Now()}
-	leader.Disk.Stall(lasts)
-	time.Sleep(lasts / 4)
-	before := leader.Server.Node().Status().Applied
-	time.Sleep(lasts / 2)
-	if after := leader.Server.Node().Status().Applied; after == before {
-		f.Witness = fmt.Sprintf("nothing was applied above entry %d for %v", before, lasts/2)
+// take is the seat of a node whose process nobody else starts or ends until give.
+func (r *Run) take(i int) (s *seat, give func(), err error) {
+	r.mu.Lock()
+	if i < 0 || i >= len(r.seats) {
+		r.mu.Unlock()
+		return nil, nil, fmt.Errorf("node %d: %w", i, errNoNode)
 	}
-	time.Sleep(lasts / 4)
-	f.End = r.Log.Now()
-	r.Log.Fault(f)
-}
-
-// Replay kills all nodes at once and starts them again, so that each goes through what its
-// disk holds once more, in a new life.
-func (r *Run) Replay() {
-	r.t.Helper()
-	f := history.Fault{Name: "kill all", Nemesis: "N7", Targets: r.Nodes(), Start: r.Log.Now(), Witness: "every node began another life"}
-	for i := range r.c.Members {
-		r.c.Kill(i)
-	}
-	for i := range r.c.Members {
-		r.c.Restart(i)
-	}
-	r.Settle()
-	f.End = r.Log.Now()
-	r.Log.Fault(f)
-}
-
-// Settle waits until all nodes are ready and have applied what the leader had.
-func (r *Run) Settle() {
-	r.t.Helper()
-	r.c.WaitReady()
-	target := r.c.Members[r.c.Leader()].Server.Node().Status().Applied
-	r.c.Eventually("all nodes applied what the leader had", func() bool {
-		for _, m := range r.c.Members {
-			if m.Server.Node().Status().Applied < target {
-				return false
-			}
-		}
-		return true
-	})
+	s = r.seats[i]
+	r.mu.Unlock()
+	s.turn <- struct{}{} // not a mutex: the clock of the bubble moves while somebody waits
+	return s, func() { <-s.turn }, nil
 }
