@@ -13,6 +13,7 @@ import (
 
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 )
 
 // Format is the format of batches and snapshots that this binary writes.
@@ -100,7 +101,9 @@ func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
 	last := f.view.Load()
 	for i, l := range logs {
+		planted.Point("apply-before")
 		answers[i] = f.apply(l)
+		planted.Point("apply-after")
 	}
 	if !f.broken.Load() {
 		f.publish(last)
@@ -141,6 +144,11 @@ func (f *FSM) apply(l *raft.Log) *Applied {
 
 func (f *FSM) run(l *raft.Log, batch *boardpb.Batch) *Applied {
 	applied := &Applied{Results: make([]*boardpb.Result, len(batch.Commands))}
+	if planted.Error("state-alter") != nil { // as a broken memory would, for D1
+		x := f.machine.state.BeginTxn(state.ClusterBoard, nil)
+		x.Counters().Refusals++
+		x.Commit()
+	}
 	for i, c := range batch.Commands {
 		if tick := c.GetTick(); tick != nil {
 			f.compare(tick)
@@ -164,7 +172,7 @@ func (f *FSM) run(l *raft.Log, batch *boardpb.Batch) *Applied {
 // compare checks the digest a tick carries against the one remembered here. What follows
 // from a difference is decided outside, with the other voters' values.
 func (f *FSM) compare(tick *boardpb.Tick) {
-	if tick.CheckIndex == 0 || len(tick.CheckDigest) != 16 || f.opts.Diverged == nil {
+	if planted.Bug("M34b") || tick.CheckIndex == 0 || len(tick.CheckDigest) != 16 || f.opts.Diverged == nil {
 		return
 	}
 	ours, known := f.View().DigestAt(tick.CheckIndex)
@@ -200,7 +208,11 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	if f.broken.Load() {
 		return nil, errors.New("this replica stopped applying; it must not be snapshotted")
 	}
-	return &snapshot{view: f.View()}, nil
+	s := &snapshot{view: f.View()}
+	if planted.Bug("M22") {
+		planted.Note(s, f)
+	}
+	return s, nil
 }
 
 // Restore replaces the whole state. On an error the old state stays.
@@ -209,6 +221,9 @@ func (f *FSM) Restore(rc io.ReadCloser) error {
 	s, err := readState(rc)
 	if err != nil {
 		return err
+	}
+	if planted.Bug("M23") && f.Applied() > 0 { // the bug: what is there stays
+		s = f.machine.state
 	}
 	f.machine = newMachine(s)
 	f.publish(nil)

@@ -15,6 +15,7 @@ import (
 
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 )
 
 // A snapshot is a stream of frames, each a length (uvarint) and a message: one header,
@@ -35,6 +36,10 @@ var (
 type snapshot struct{ view *state.View }
 
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
+	planted.Point("snapshot-write")
+	if planted.Bug("M22") { // the bug: what is written is the state as it has become
+		s.view = planted.Noted(s).(*FSM).View()
+	}
 	if err := writeView(sink, s.view); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}

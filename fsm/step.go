@@ -22,6 +22,9 @@ func newMachine(s *state.State) *machine { return &machine{state: s} }
 // understand the entry, and must stop instead of skipping it.
 func (m *machine) step(stamp *boardpb.Stamp, c *boardpb.Command) (*boardpb.Result, error) {
 	if c.Op == nil {
+		if planted.Bug("M34a") { // the bug: what is not known is skipped
+			return ok(), nil
+		}
 		return nil, fmt.Errorf("a command this binary (feature level %d) does not know: upgrade it", MaxLevel)
 	}
 	m.state.SetTime(stamp.TMs, stamp.WallMs)
@@ -45,6 +48,9 @@ func (m *machine) step(stamp *boardpb.Stamp, c *boardpb.Command) (*boardpb.Resul
 func (m *machine) expire(c *boardpb.Command) {
 	s := m.state
 	due := s.Due(state.ExpiriesPerStep)
+	if planted.Bug("M10") { // the bug: the order of a map
+		due = planted.Jumbled(due)
+	}
 	if c.Board != state.ClusterBoard && s.BoardExists(c.Board) {
 		x := s.BeginTxn(c.Board, nil)
 		board.ExpireNamed(x, c)

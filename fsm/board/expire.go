@@ -1,8 +1,11 @@
 package board
 
 import (
+	"strings"
+
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 )
 
 // Expire ends what a deadline is about, if it is due, or corrects the deadline: it is a
@@ -28,6 +31,13 @@ func expireLease(x *state.Txn, key string) {
 		next.ExpiresTMs = expires
 		x.PutLease(next)
 		return
+	}
+	if planted.Bug("M33") { // the bug: what the worker stored goes with its lease
+		l = state.CloneLease(l)
+		for _, ref := range l.PartialRefs {
+			x.PutEntry(&boardpb.Entry{Key: ref[:strings.IndexByte(ref, '@')], Deleted: true}, false)
+		}
+		l.PartialRefs = nil
 	}
 	next := endLease(x, l, free, boardpb.EndedBy_ENDED_BY_EXPIRED, "")
 	x.Counters().Expiries++

@@ -131,6 +131,9 @@ func endLease(x *state.Txn, l *boardpb.Lease, to boardpb.LeaseState, cause board
 		PartialRefs: l.PartialRefs, EndedTMs: x.T(), EndedWallMs: x.Wall(),
 	}}, l.Previous[:min(len(l.Previous), state.MaxPrevious-1)]...)
 	next.PartialRefs = nil
+	if e := x.Entry(l.Key); planted.Bug("M31") && e.GetDeleted() { // the bug: with the item goes its number
+		next.Generation = 0
+	}
 	if to != done {
 		next.Owner, next.Loop = "", ""
 	}

@@ -173,6 +173,7 @@ func Remember(x *state.Txn, r *boardpb.Result, hash [16]byte) {
 	case boardpb.Outcome_OUTCOME_NOT_READY:
 		k.ExpiresTMs = x.T() + r.RetryAfterMs
 	}
+	planted.Point("dedupe-insert")
 	x.PutKept(k)
 }
 

@@ -5,6 +5,7 @@ import (
 
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 )
 
 // Refused leaves what a refusal decided by state leaves behind (SPEC F-21): counters,
@@ -63,6 +64,9 @@ func conflicted(x *state.Txn, key string) {
 	next.By = append(next.By, mine)
 	if n := len(next.By); n > state.ConflictNames {
 		next.By = next.By[n-state.ConflictNames:]
+	}
+	if planted.Bug("M10") { // the bug: the order of a map
+		next.By = planted.Jumbled(next.By)
 	}
 	x.PutConflicts(next)
 }

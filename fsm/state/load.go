@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/planted"
 )
 
 // Export calls each for every record the View shows, in an order that Loader takes. Each
@@ -48,7 +49,7 @@ func (p *published) export(each func(*boardpb.SnapshotRecord) error) (err error)
 		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Loop{Loop: l}})
 	})
 	walk(p.kept, p.at, &err, func(k *boardpb.Kept) bool {
-		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Kept{Kept: k}})
+		return planted.Bug("M6") || put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Kept{Kept: k}})
 	})
 	walk(p.conflicts, p.at, &err, func(c *boardpb.ConflictCount) bool {
 		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Conflict{Conflict: c}})
@@ -211,6 +212,9 @@ func (l *Loader) Finish(h *boardpb.SnapshotHeader) (*State, error) {
 	s.cluster, s.applied, s.term = h.Cluster, h.Applied, h.Term
 	s.hashRecord()
 	for _, b := range s.boards {
+		if planted.Bug("M18") {
+			planted.Note(b.schema, b.changes.next)
+		}
 		b.recount()
 		s.touch(b)
 	}

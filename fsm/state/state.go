@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/planted"
 )
 
 // ClusterBoard names the cluster where a board is expected.
@@ -72,11 +73,14 @@ func (s *State) SetCluster(change func(c *boardpb.ClusterRecord)) {
 
 // SetTime moves both times forward, never backwards (SPEC F-3).
 func (s *State) SetTime(t, wall int64) {
-	if t <= s.cluster.TMs && wall <= s.cluster.WallMs {
+	if t <= s.cluster.TMs && wall <= s.cluster.WallMs && !planted.Bug("M9") {
 		return
 	}
 	c := cloneCluster(s.cluster)
 	c.TMs, c.WallMs = max(t, c.TMs), max(wall, c.WallMs)
+	if planted.Bug("M9") && t > 0 { // the bug: the leader's wall clock is taken as it is
+		c.TMs = t
+	}
 	s.cluster = c
 }
 
@@ -211,7 +215,12 @@ func (d Deadline) before(o Deadline) bool {
 
 // Passed is the one rule of expiry (SPEC F-4): a deadline has passed when board time has
 // reached it and the grace of the newest leadership, which delays it by a minute at most.
-func (s *State) Passed(e int64) bool { return s.T() >= s.When(e) }
+func (s *State) Passed(e int64) bool {
+	if planted.Bug("M8") { // the bug: this machine's clock says how late it is
+		return s.T()+planted.WallMs()-s.Wall() >= s.When(e)
+	}
+	return s.T() >= s.When(e)
+}
 
 // When is the board time at which a deadline has passed, if no other leadership begins.
 func (s *State) When(e int64) int64 { return max(e, min(s.cluster.GraceUntilMs, e+GraceCapMs)) }

@@ -4,6 +4,7 @@ import (
 	"sort"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/planted"
 )
 
 // View is the whole state after one entry of the log. It never changes and may be held
@@ -216,6 +217,10 @@ func (b *Board) Events(rev uint64, sub uint32, withNotes bool, each func(*boardp
 		return oldest
 	}
 	c, n := b.changes.seekOr(rev, sub), b.notes.seekOr(rev, sub)
+	if planted.Bug("M18") { // the bug: nothing is told of what a snapshot brought
+		restored, _ := planted.Noted(b.schema).(uint64)
+		c = max(c, restored)
+	}
 	for {
 		var change, note *boardpb.Event
 		if c < b.changes.next {
