@@ -234,6 +234,9 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 		r.Loop, r.Key = r.Key, ""
 		r.TtlMs = x.Loop(r.Loop).GetTtlMs()
 		return
+	case *boardpb.Command_LoopClose:
+		r.Loop, r.Key = r.Key, ""
+		return
 	case *boardpb.Command_Claim, *boardpb.Command_ClaimNext:
 		if ok {
 			r.DurationMs, r.Got, r.Limit = int64(k.Got), 0, 0
