@@ -1,0 +1,210 @@
+package netns_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"raftboard/client"
+	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/history"
+	"raftboard/jepsen/nemesis"
+	"raftboard/jepsen/netns"
+	"raftboard/jepsen/workload"
+)
+
+// built are the binaries of this test process, each built once.
+type built struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+var (
+	plain, other, tagged built
+	workshop             string
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if workshop, err = os.MkdirTemp("", "netns-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(workshop)
+	os.Exit(code)
+}
+
+func (b *built) get(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	b.once.Do(func() {
+		b.path = filepath.Join(workshop, name)
+		cmd := exec.Command("go", append(append([]string{"build", "-o", b.path}, args...), "raftboard/cmd/raftboard")...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.err = fmt.Errorf("%w: %s", err, out)
+		}
+	})
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	return b.path
+}
+
+// needed ends a test on a machine that cannot run it.
+func needed(t *testing.T) {
+	t.Helper()
+	if netns.Needs() != nil {
+		t.Skip("NOTHING IS TESTED HERE: " + netns.Needs().Error())
+	}
+}
+
+// start is a cluster of three in a directory of the test; it is closed with it, and then
+// nothing of it may be left.
+func start(t *testing.T, change func(*netns.Options)) (*netns.Cluster, *history.Log) {
+	t.Helper()
+	needed(t)
+	log := history.NewLog(history.Run{Workload: "none", Driver: "netns", Board: "b", Nodes: []string{"n1", "n2", "n3"}})
+	opt := netns.Options{Nodes: 3, Log: log, Binary: plain.get(t, "raftboard"), Dir: t.TempDir()}
+	if change != nil {
+		change(&opt)
+	}
+	c, err := netns.Start(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := dial(t, c, "admin")
+	if _, err := admin.CreateBoard(t.Context(), "b", workload.Register{}.Settings()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, note := range log.History().Notes {
+			t.Errorf("%+v", note)
+		}
+		nothingLeft(t, opt.Dir)
+	})
+	return c, log
+}
+
+// nothingLeft looks for whatever this process made and did not remove.
+func nothingLeft(t *testing.T, dir string) {
+	t.Helper()
+	mine := fmt.Sprintf("rbn-%d.", os.Getpid())
+	for _, in := range []string{"/run/netns", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"} {
+		entries, _ := os.ReadDir(in)
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), mine) {
+				t.Errorf("%s/%s is left", in, e.Name())
+			}
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, mine) || strings.Contains(line, dir) {
+			t.Errorf("a mount is left: %s", line)
+		}
+	}
+	loops, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	for _, loop := range loops {
+		if file, err := os.ReadFile(loop); err == nil && strings.Contains(string(file), dir) {
+			t.Errorf("%s is left on %s", loop, file)
+		}
+	}
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range commands {
+		if line, err := os.ReadFile(path); err == nil && strings.Contains(string(line), dir) {
+			t.Errorf("%s is left: %q", path, line)
+		}
+	}
+}
+
+// dial is a client that is closed with the test.
+func dial(t *testing.T, c *netns.Cluster, name string) *client.Client {
+	t.Helper()
+	cl, err := c.Dial(name, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cl.Close() })
+	return cl
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, most time.Duration, is func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for !is() {
+		if time.Since(began) > most {
+			t.Fatalf("after %v: not yet %s", most, what)
+		}
+		<-ticker.C
+	}
+	return time.Since(began)
+}
+
+// leader waits for a leader that is none of those excepted.
+func leader(t *testing.T, c *netns.Cluster, except ...int) (node int, s nemesis.Status) {
+	t.Helper()
+	eventually(t, "a leader", 20*time.Second, func() bool {
+	nodes:
+		for i := range c.Nodes() {
+			for _, not := range except {
+				if i == not {
+					continue nodes
+				}
+			}
+			if got, err := c.Status(t.Context(), i); err == nil && got.Leader {
+				node, s = i, got
+				return true
+			}
+		}
+		return false
+	})
+	return node, s
+}
+
+// ready waits until all nodes are.
+func ready(t *testing.T, c *netns.Cluster) {
+	t.Helper()
+	eventually(t, "all nodes ready", 30*time.Second, func() bool {
+		for i, name := range c.Nodes() {
+			if s, err := c.Status(t.Context(), i); name != "" && (err != nil || !s.Ready) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// set writes a key, and must be acknowledged in time.
+func set(t *testing.T, cl *client.Client, key, value string) *boardpb.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	res, err := cl.Board("b").Set(ctx, key, []byte(fmt.Sprintf("%q", value)), client.SetOptions{})
+	if err != nil {
+		t.Fatalf("set %s: %v", key, err)
+	}
+	return res
+}
+
+func do(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
