@@ -24,11 +24,12 @@ type Needs struct {
 	Power   bool // disks of their own, whose power can be cut
 	Tagged  bool // nodes built with the tag "faults"
 	Compact bool // small logs, so that snapshots happen in a short run
+	Other   bool // another build of the same source
 }
 
 // Or is what either needs.
 func (n Needs) Or(m Needs) Needs {
-	return Needs{n.Relay || m.Relay, n.Power || m.Power, n.Tagged || m.Tagged, n.Compact || m.Compact}
+	return Needs{n.Relay || m.Relay, n.Power || m.Power, n.Tagged || m.Tagged, n.Compact || m.Compact, n.Other || m.Other}
 }
 
 // All lists the nemeses in the order N0 to N16.
@@ -50,7 +51,7 @@ func All() []Nemesis {
 		{Name: "members", ID: "N13", What: "leadership moves, members leave and join, votes are taken and given", Needs: Needs{Compact: true}, do: members},
 		{Name: "transfer", ID: "N13", What: "leadership moves again and again", do: transfer},
 		{Name: "wipe", ID: "N13", What: "a member loses its disk and is replaced under a new id", do: replaceWiped},
-		{Name: "upgrade", ID: "N13", What: "a rolling restart with another build of the same source", do: upgrade},
+		{Name: "upgrade", ID: "N13", What: "a rolling restart with another build of the same source", Needs: Needs{Other: true}, do: upgrade},
 		{Name: "compaction", ID: "N14", What: "a node, or the leader, is away until the log it would need is gone", Needs: Needs{Compact: true}, do: compaction},
 		{Name: "cpu", ID: "N15", What: "a node gets a small share of a core", do: cpu},
 		{Name: "failpoint", ID: "N16", What: "a node breaks or waits at a named point of its code", Needs: Needs{Tagged: true}, do: failpoint},

@@ -10,6 +10,7 @@ import (
 
 	"raftboard/jepsen/check"
 	"raftboard/jepsen/history"
+	"raftboard/jepsen/report"
 )
 
 // The files of a run in its directory.
@@ -65,6 +66,9 @@ func Conclude(p Plan, h *history.History, j check.Judgement) Outcome {
 			o.Faults[f.Name]++
 		}
 	}
+	if j.Verdict == check.FAILED {
+		o.Story = report.Story(h, j)
+	}
 	return o
 }
 
@@ -86,7 +90,13 @@ func Store(dir string, h *history.History, j check.Judgement) error {
 }
 
 // Page writes the page of a run into its directory.
-func Page(dir string, h *history.History, j check.Judgement) error { return nil }
+func Page(dir string, h *history.History, j check.Judgement) error {
+	page, err := os.Create(filepath.Join(dir, PageFile))
+	if err != nil {
+		return err
+	}
+	return errors.Join(report.Run(page, h, j), page.Close())
+}
 
 // Load reads the history of a run's directory.
 func Load(dir string) (*history.History, error) {
