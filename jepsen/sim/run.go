@@ -76,14 +76,17 @@ func Open(log *history.Log, o Options) (*Run, error) {
 	return r, servers.Found()
 }
 
-// Close ends all nodes and connections, and then waits, in virtual time, until nothing runs
-// any more. A death that nobody asked about is noted.
-func (r *Run) Close() {
+// NoteDeaths notes every death that nobody has asked about. It is called when the run is over,
+// before its history is taken; a restart notes by itself.
+func (r *Run) NoteDeaths() {
 	for i := range r.servers.Count() {
 		r.noteDeath(i)
 	}
-	r.servers.Close()
 }
+
+// Close ends all nodes and connections, and then waits, in virtual time, until nothing runs
+// any more.
+func (r *Run) Close() { r.servers.Close() }
 
 // configure is called at every start of a node: a new life begins.
 func (r *Run) configure(i int, cfg *transport.Config) {
