@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"raftboard/jepsen/planted/table"
 )
 
 // down is how long a node that was started may take to be ready, in election timeouts.
@@ -212,12 +214,6 @@ func clock(ctx context.Context, h *Hand, length time.Duration) error {
 	return h.end(f, what, err)
 }
 
-// points are those at which a process is made to break, or to wait.
-func points() []string {
-	return []string{"store-before", "store-after", "vote-before", "vote-after", "apply-before", "apply-after",
-		"dedupe-insert", "snapshot-write", "snapshot-rename", "feed-send", "answer-send"}
-}
-
 // failpoint is N16: a node breaks, or waits, at a named point of its code.
 func failpoint(ctx context.Context, h *Hand, length time.Duration) error {
 	nodes := h.some(1)
@@ -227,7 +223,8 @@ func failpoint(ctx context.Context, h *Hand, length time.Duration) error {
 	}
 	defer free()
 	node, d := nodes[0], h.dice()
-	point := points()[d.IntN(len(points()))]
+	points := table.Points()
+	point := points[d.IntN(len(points))].Name
 	spec := fmt.Sprintf("%s:%d:panic", point, 1+d.IntN(200))
 	if d.IntN(3) == 0 {
 		spec = fmt.Sprintf("%s:%d:sleep=%s", point, 1+d.IntN(50), h.between(h.Timeout/10, h.Timeout))

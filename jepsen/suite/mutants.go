@@ -32,9 +32,16 @@ func Catches(m table.Mutant, o Outcome) bool {
 
 // MutantPlan is the run that must catch a bug: the nth of those that may.
 func MutantPlan(m table.Mutant, n int, seed uint64) Plan {
-	p := Plan{Driver: m.Driver, Workload: m.Workloads[n%len(m.Workloads)], Nemeses: m.Nemeses, Mutant: m.Name, Seed: seed + uint64(n)}
+	p := Plan{Driver: m.Driver, Workload: m.Workloads[n%len(m.Workloads)], Nemeses: m.Nemeses, Mutant: m.Name,
+		Fault: m.Fault, Tagged: true, Seed: seed + uint64(n)}
 	if p.Driver == Netns {
 		p.Time = 20 * time.Second
 	}
+	return p
+}
+
+// Without is the same run with nothing planted.
+func (p Plan) Without() Plan {
+	p.Mutant, p.Fault = "", ""
 	return p
 }

@@ -29,6 +29,7 @@ type Plan struct {
 	Rate     int           `json:"rate"` // operations per second of all clients
 	Seed     uint64        `json:"seed"`
 	Mutant   string        `json:"mutant,omitempty"` // a planted bug
+	Fault    string        `json:"fault,omitempty"`  // what every node does at named points, as FAULT says it
 	Tagged   bool          `json:"tagged,omitempty"` // nodes built with the tag "faults", also without a bug
 }
 
@@ -69,7 +70,7 @@ func (p Plan) Needs() (n nemesis.Needs) {
 	for _, k := range kinds {
 		n = n.Or(k.Needs)
 	}
-	n.Tagged = n.Tagged || p.Tagged || p.Mutant != ""
+	n.Tagged = n.Tagged || p.Tagged || p.Mutant != "" || p.Fault != ""
 	return n
 }
 
@@ -92,7 +93,10 @@ func (p Plan) Rerun() string {
 	if p.Mutant != "" {
 		line += " --mutant " + p.Mutant
 	}
-	if p.Tagged && p.Mutant == "" {
+	if p.Fault != "" {
+		line += " --fault " + p.Fault
+	}
+	if p.Tagged && p.Mutant == "" && p.Fault == "" {
 		line += " --tagged"
 	}
 	return line

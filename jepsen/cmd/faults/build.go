@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// tag is the build tag that brings planted bugs, failpoints and the clock seam.
+const tag = "faults"
+
+// builds makes the binaries that runs need, each once, in a directory that remove takes away.
+type builds struct {
+	ctx      context.Context
+	progress io.Writer
+
+	mu   sync.Mutex
+	dir  string
+	made map[string]string
+}
+
+// server is the binary of a node. Another version is the same source under another name.
+func (b *builds) server(tagged, other bool) (string, error) {
+	name, args := "raftboard", []string{"build"}
+	version := "faults"
+	if other {
+		name, version = name+"-other", "faults-other"
+	}
+	if tagged {
+		name, args = name+"-tagged", append(args, "-tags", tag)
+	}
+	return b.make(name, append(args, "-ldflags", "-X main.version="+version), "./cmd/raftboard")
+}
+
+// sim is the test binary of the driver on virtual time.
+func (b *builds) sim(tagged bool) (string, error) {
+	name, args := "sim", []string{"test", "-c"}
+	if tagged {
+		name, args = name+"-tagged", append(args, "-tags", tag)
+	}
+	return b.make(name, args, "./jepsen/sim")
+}
+
+// self is this command with the tag: bugs of the client are planted in the harness.
+func (b *builds) self() (string, error) {
+	return b.make("faults-tagged", []string{"build", "-tags", tag}, "./jepsen/cmd/faults")
+}
+
+func (b *builds) make(name string, args []string, pkg string) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if path := b.made[name]; path != "" {
+		return path, nil
+	}
+	if b.dir == "" {
+		dir, err := os.MkdirTemp("", "raftboard-faults-bin-")
+		if err != nil {
+			return "", err
+		}
+		b.dir, b.made = dir, map[string]string{}
+	}
+	root, err := moduleRoot(b.ctx)
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(b.progress, "building %s …\n", name)
+	path := filepath.Join(b.dir, name)
+	cmd := exec.CommandContext(b.ctx, "go", append(args, "-o", path, pkg)...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	b.made[name] = path
+	return path, nil
+}
+
+func (b *builds) remove() {
+	if b.dir != "" {
+		os.RemoveAll(b.dir)
+	}
+}
+
+// moduleRoot is where the source of raftboard is: the command builds what it tests.
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}").Output()
+	path, dir, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	if err != nil || path != "raftboard" {
+		return "", fmt.Errorf("run it inside the source tree of raftboard: it builds the nodes that it tests")
+	}
+	return dir, nil
+}

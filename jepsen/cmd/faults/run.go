@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"raftboard/jepsen/check"
+	"raftboard/jepsen/suite"
+)
+
+func runCommand() *cobra.Command {
+	var plan suite.Plan
+	var seeds int
+	var output, dir string
+	c := &cobra.Command{Use: "run", Short: "Run one workload under nemeses, and judge it", Args: cobra.NoArgs,
+		Example: "  faults run --driver sim --workload work --nemesis kill,pause --seed 7\n" +
+			"  faults run --driver netns --workload append --nemesis power --time 60s -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			plan, err := plan.Complete()
+			if err != nil {
+				return err
+			}
+			dir, err := outputDir(dir)
+			if err != nil {
+				return err
+			}
+			var plans []suite.Plan
+			for i := range max(seeds, 1) {
+				p := plan
+				p.Seed += uint64(i)
+				plans = append(plans, p)
+			}
+			show := showLines(cmd.OutOrStdout(), output)
+			worst := check.VALID
+			began := time.Now()
+			err = runAll(cmd.Context(), cmd.ErrOrStderr(), plans, dir, true, func(o suite.Outcome) {
+				worst = suite.Worst(worst, o.Verdict)
+				show(o)
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d runs in %v: %.0f a minute\n", len(plans), time.Since(began).Round(time.Millisecond),
+				float64(len(plans))/time.Since(began).Minutes())
+			return verdict(worst)
+		}}
+	f := c.Flags()
+	f.StringVar(&plan.Driver, "driver", suite.Sim, "sim (virtual time) or netns (real processes; needs root)")
+	f.StringVar(&plan.Workload, "workload", "register", "see list")
+	f.StringSliceVar(&plan.Nemeses, "nemesis", []string{"none"}, "see list; several are composed")
+	f.IntVar(&plan.Nodes, "nodes", 3, "3 or 5")
+	f.DurationVar(&plan.Time, "time", 0, "from the first operation to the heal (10s on sim, 60s on netns)")
+	f.IntVar(&plan.Rate, "rate", 0, "operations per second of all clients (50 on sim, 200 on netns)")
+	f.Uint64Var(&plan.Seed, "seed", 1, "of what clients and nemeses choose")
+	f.IntVar(&seeds, "seeds", 1, "so many runs, with this seed and those that follow")
+	f.StringVar(&plan.Mutant, "mutant", "", "plant this bug, see mutants")
+	f.StringVar(&plan.Fault, "fault", "", "what every node does at named points: NAME:WHEN:DO, as package planted says")
+	f.BoolVar(&plan.Tagged, "tagged", false, "nodes built with failpoints and without a planted bug")
+	addOutput(c, &output, &dir)
+	return c
+}
+
+// addOutput declares how outcomes are shown and where runs are kept.
+func addOutput(c *cobra.Command, output, dir *string) {
+	c.Flags().StringVarP(output, "output", "o", "text", "text or json (one line for each run)")
+	c.Flags().StringVar(dir, "dir", "", "where histories and pages go (a new directory of the system's temporary files)")
+}
+
+// outputDir makes the directory in which runs are kept.
+func outputDir(dir string) (string, error) {
+	if dir == "" {
+		return os.MkdirTemp("", "raftboard-faults-")
+	}
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// runAll runs plans, those of the driver on virtual time together, and tells each outcome as
+// soon as there is one. keepAll keeps the histories of runs that are VALID as well.
+func runAll(ctx context.Context, progress io.Writer, plans []suite.Plan, dir string, keepAll bool, each func(suite.Outcome)) error {
+	b := &builds{ctx: ctx, progress: progress}
+	defer b.remove()
+	var virtual []suite.Plan
+	var err error
+	for _, p := range plans {
+		if p.Driver == suite.Sim {
+			virtual = append(virtual, p)
+		}
+	}
+	if len(virtual) > 0 {
+		err = runSim(ctx, b, virtual, dir, keepAll, each)
+	}
+	for _, p := range plans {
+		if p.Driver == suite.Netns && ctx.Err() == nil {
+			o := runNetns(ctx, b, p, dir, keepAll)
+			each(o)
+		}
+	}
+	return errors.Join(err, ctx.Err())
+}
+
+// showLines shows outcomes one by one.
+func showLines(w io.Writer, output string) func(suite.Outcome) {
+	if output == "json" {
+		enc := json.NewEncoder(w)
+		return func(o suite.Outcome) { _ = enc.Encode(o) }
+	}
+	return func(o suite.Outcome) {
+		fmt.Fprintln(w, o.Line())
+		if o.Verdict == check.VALID {
+			if o.Dir != "" {
+				fmt.Fprintf(w, "        no anomaly found under these faults at this rate; %s/%s\n", o.Dir, suite.PageFile)
+			}
+			return
+		}
+		for _, f := range o.Findings {
+			fmt.Fprintln(w, "       ", f)
+		}
+		if o.More > 0 {
+			fmt.Fprintf(w, "        and %d more findings\n", o.More)
+		}
+		if o.Story != "" {
+			fmt.Fprintln(w, o.Story)
+		}
+		fmt.Fprintf(w, "        seed %d; again: %s\n", o.Plan.Seed, o.Plan.Rerun())
+		if o.Dir != "" {
+			fmt.Fprintf(w, "        history and page: %s\n", o.Dir)
+		}
+	}
+}
