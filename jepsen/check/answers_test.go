@@ -81,7 +81,7 @@ func eventful() (*history.History, *traceOf) {
 			{ID: 1, Client: "p", Kind: history.Post, Outcome: history.OK, Began: 1, Ended: 2, Return: time.Second},
 			{ID: 102, Client: "b", Kind: history.Complete, Outcome: history.OK, Began: 3, Ended: 4, Return: time.Minute},
 		},
-		Faults: []history.Fault{{Name: "kill", Start: 2 * time.Second, Witness: "term 3"}},
+		Faults: []history.Fault{{Name: "kill", Nemesis: "N7", Start: 2 * time.Second, Witness: "term 3"}},
 	}
 	return h, b
 }
@@ -90,6 +90,7 @@ func TestARunThatProvesNothingIsInvalid(t *testing.T) {
 	demand := check.Demand{
 		States: []check.State{check.LeaderChange, check.Reclaim, check.FencedWrite},
 		Kinds:  []history.Kind{history.Post, history.Complete}, BeforeFault: 1,
+		Faults: [][]string{{"kill"}},
 	}
 	for _, c := range []struct {
 		name  string
@@ -102,7 +103,16 @@ func TestARunThatProvesNothingIsInvalid(t *testing.T) {
 		{"no fenced write", false, func(_ *history.History, b *traceOf) { b.records = without(b.records, 6) }},
 		{"nothing completed", false, func(h *history.History, _ *traceOf) { h.Ops[1].Outcome = history.Info }},
 		{"nothing before the fault", false, func(h *history.History, _ *traceOf) { h.Faults[0].Start = 0 }},
-		{"a fault without a witness", false, func(h *history.History, _ *traceOf) { h.Faults[0].Witness = "" }},
+		{"a worker crashed at once", true, func(h *history.History, _ *traceOf) {
+			h.Faults = append(h.Faults, history.Fault{Name: "crash", Targets: []string{"a"}, Witness: "held an item"})
+		}},
+		{"only a client was killed, and no node", false, func(h *history.History, _ *traceOf) {
+			h.Faults[0].Name = "isolate"
+			h.Faults = append(h.Faults, history.Fault{Name: "kill", Targets: []string{"a"}, Witness: "held an item"})
+		}},
+		{"a fault without a witness", false, func(h *history.History, _ *traceOf) {
+			h.Faults = append(h.Faults, history.Fault{Name: "kill", Nemesis: "N7", Start: time.Minute})
+		}},
 		{"a client did two things at once", false, func(h *history.History, _ *traceOf) { h.Ops[1].Client, h.Ops[0].Ended = "p", 5 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -19,7 +19,7 @@ func Demanded(run history.Run) Demand {
 		d.Kinds = []history.Kind{history.Append, history.Dump}
 	case "work":
 		d.Kinds = []history.Kind{history.Post, history.ClaimNext, history.Partial, history.Complete}
-		d.States = []State{Renewed}
+		d.States = append([]State{Renewed}, workStates(run)...)
 	}
 	for _, nemesis := range strings.Split(run.Nemesis, ",") {
 		d.Faults = append(d.Faults, faultsOf(nemesis))
@@ -29,6 +29,15 @@ func Demanded(run history.Run) Demand {
 		d.BeforeFault = int(float64(run.Rate) * baseline(run).Seconds() * leastOfRate)
 	}
 	return d
+}
+
+// workStates are what workers do to themselves early in their lives: enough items must have
+// been posted before the first fault for each to have come to that.
+func workStates(run history.Run) []State {
+	if run.Time > 0 && float64(run.Rate)*baseline(run).Seconds() < 80 {
+		return nil
+	}
+	return []State{Reclaim, FencedWrite}
 }
 
 // leastOfRate is how much of the planned rate must have been reached before the first fault.
@@ -54,7 +63,7 @@ func faultsOf(nemesis string) []string {
 func statesOf(nemesis, workload string) []State {
 	switch {
 	case nemesis == "compaction":
-		return []State{Installs}
+		return []State{Installed}
 	case nemesis == "transfer":
 		return []State{LeaderChange}
 	case nemesis == "replay":

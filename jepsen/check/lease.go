@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"time"
 
 	boardpb "raftboard/fsm/pb"
 	"raftboard/jepsen/history"
@@ -21,9 +22,10 @@ type Window struct {
 	Owner, Loop string
 	Op          uint64 // that was granted it; 0: none of the harness
 	From        int64
-	To          int64  // when it ended; meaningless while Cause is ""
-	Graced      bool   // it was due at some time, and lived on because there had been an election
-	Cause       string // how it ended: "expired", "completed", …; "" while it lasts
+	To          int64         // when it ended; meaningless while Cause is ""
+	Graced      bool          // it was due at some time, and lived on because there had been an election
+	Ended       time.Duration // when a node first wrote down what ended it; 0: nobody knows
+	Cause       string        // how it ended: "expired", "completed", …; "" while it lasts
 
 	duration, own int64
 	grantSeq      uint64
@@ -127,7 +129,7 @@ func (acc *account) expire() {
 
 func (acc *account) end(s slot, cause string) {
 	if w := acc.live[s]; w != nil {
-		w.To, w.Cause = acc.t, cause
+		w.To, w.Ended, w.Cause = acc.t, acc.at.At, cause
 		delete(acc.live, s)
 	}
 }

@@ -28,7 +28,6 @@ const (
 	Installed      State = "snapshot install"             // of a state that the node had not reached by itself
 	Graced         State = "grace used"                   // a lease lived on only because there had been an election
 	FourConflicts  State = "conflict four times in a row" // and it was reported
-	Installs       State = "snapshot install"             // by a life that had applied something already
 )
 
 // Sometimes counts how often a run met each state.
@@ -68,12 +67,6 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 			n[InfoApplied]++
 		} else {
 			n[InfoNotApplied]++
-		}
-	}
-	n[Installs] = 0
-	for _, i := range h.Install {
-		if appliedBefore(h, i) {
-			n[Installs]++
 		}
 	}
 	for _, t := range h.Feed {
@@ -154,13 +147,6 @@ func overFailover(h *history.History, a *Order) (count int) {
 	return count
 }
 
-// appliedBefore: the life had applied something before it installed, so it is no start.
-func appliedBefore(h *history.History, i history.Installed) bool {
-	return slices.ContainsFunc(h.Applied, func(a history.Applied) bool {
-		return a.Node == i.Node && a.Life == i.Life && a.Index < i.Index
-	})
-}
-
 func worked(rest []history.Applied) bool {
 	return slices.ContainsFunc(rest, func(r history.Applied) bool { return history.OpOf(r.Command.GetCallId()) != 0 && r.OK() })
 }
@@ -182,12 +168,13 @@ func Valid(h *history.History, a *Order, d Demand) (found []Finding) {
 		}
 	}
 	succeeded, before := map[history.Kind]int{}, 0
+	first, hurt := firstFault(h)
 	for _, op := range h.Ops {
 		if op.Outcome != history.OK {
 			continue
 		}
 		succeeded[op.Kind]++
-		if len(h.Faults) > 0 && op.Return < firstFault(h) {
+		if hurt && op.Return < first {
 			before++
 		}
 	}
@@ -201,7 +188,7 @@ func Valid(h *history.History, a *Order, d Demand) (found []Finding) {
 	}
 	done := map[string]bool{}
 	for _, f := range h.Faults {
-		done[f.Name] = done[f.Name] || f.Witness != ""
+		done[f.Name] = done[f.Name] || f.Witness != "" && f.Nemesis != ""
 		if f.Witness == "" {
 			found = append(found, invalid("nothing shows that the fault %s of %v happened %s", f.Name, f.Targets, f.Error))
 		}
@@ -214,13 +201,15 @@ func Valid(h *history.History, a *Order, d Demand) (found []Finding) {
 	return append(found, overlapping(h)...)
 }
 
-func firstFault(h *history.History) (first time.Duration) {
-	for i, f := range h.Faults {
-		if i == 0 || f.Start < first {
-			first = f.Start
+// firstFault is when the first thing was done to the cluster; what a workload does to its own
+// clients is not.
+func firstFault(h *history.History) (first time.Duration, any bool) {
+	for _, f := range h.Faults {
+		if f.Nemesis != "" && (!any || f.Start < first) {
+			first, any = f.Start, true
 		}
 	}
-	return first
+	return first, any
 }
 
 // overlapping: a client of a workload does one thing at a time; two at once would be a fault

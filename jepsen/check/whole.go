@@ -17,6 +17,7 @@ type Judgement struct {
 	Windows  []*Window
 	Met      map[State]int
 	Appends  *AppendPlot // of W2
+	Figures  Figures
 }
 
 // evidence is a history with what every checker builds on.
@@ -45,7 +46,7 @@ func Whole(h *history.History) Judgement {
 	found = append(found, Globals(h, e.order)...)
 	found = append(found, Valid(h, e.order, Demanded(h.Run))...)
 	return Judgement{Verdict: Judge(found), Findings: gravestFirst(found), Order: e.order, Windows: windows,
-		Met: Sometimes(h, e.order), Appends: e.appends}
+		Met: Sometimes(h, e.order), Appends: e.appends, Figures: FiguresOf(h, e.order)}
 }
 
 // ofWorkload runs the checkers that only one kind of load can be judged by.
@@ -58,9 +59,17 @@ func (e *evidence) ofWorkload() []Finding {
 		e.appends = plot
 		return found
 	case "work":
-		return append(Work(e.History, e.order, e.windows), Feed(e.History, e.order, e.windows)...)
+		return e.work()
 	}
 	return []Finding{invalid("no checker knows the workload %q", e.Run.Workload)}
+}
+
+// work is what every load that has workers in it is judged by.
+func (e *evidence) work() []Finding {
+	found := Work(e.History, e.order, e.windows)
+	found = append(found, Outside(e.History, e.windows)...)
+	found = append(found, Registers(e.decided, patience)...) // the tallies
+	return append(found, Feed(e.History, e.order, e.windows)...)
 }
 
 func gravestFirst(found []Finding) []Finding {

@@ -44,9 +44,10 @@ func Work(h *history.History, a *Order, windows []*Window) (found []Finding) {
 }
 
 // faithful is L9: a lease that its holder was told of runs out only if the holder crashed or
-// was paused, or gave the item up in a call whose answer was lost.
+// was paused, gave the item up in a call whose answer was lost, or may have been kept from
+// renewing it by something that no leadership and so no grace follows.
 func faithful(h *history.History, windows []*Window) (found []Finding) {
-	absent, granted, givenUp := map[string]bool{}, map[uint64]string{}, map[leaseName]bool{}
+	absent, granted, givenUp := map[string]bool{}, map[uint64]*history.Op{}, map[leaseName]bool{}
 	for _, f := range h.Faults {
 		if f.Nemesis == "" { // what a workload does to its own clients
 			for _, client := range f.Targets {
@@ -54,22 +55,35 @@ func faithful(h *history.History, windows []*Window) (found []Finding) {
 			}
 		}
 	}
-	for _, op := range h.Ops {
-		switch {
+	for i := range h.Ops {
+		switch op := &h.Ops[i]; {
 		case op.Kind == history.ClaimNext && op.Outcome == history.OK:
-			granted[op.ID] = op.Client
+			granted[op.ID] = op
 		case op.Kind == history.Fail && op.Outcome == history.Info:
 			givenUp[leaseName{op.Key, op.Args.Generation}] = true
 		}
 	}
 	for _, w := range windows {
-		client, told := granted[w.Op]
-		if w.Board == h.Run.Board && w.Cause == causeExpired && told && !absent[client] && !givenUp[leaseName{w.Key, w.Generation}] {
+		op := granted[w.Op]
+		if w.Board == h.Run.Board && w.Cause == causeExpired && op != nil && !absent[op.Client] &&
+			!givenUp[leaseName{w.Key, w.Generation}] && !hampered(h, op.Invoke, w.Ended) {
 			found = append(found, violation("L9", "%s worked on %s and renewed it, and generation %d ran out at %d",
-				client, w.Key, w.Generation, w.To).of(w.Op))
+				op.Client, w.Key, w.Generation, w.To).of(w.Op))
 		}
 	}
 	return found
+}
+
+// hampered: a fault in this stretch may have kept a client from a leader that went on without
+// it, so that its lease could end although it did all it could.
+func hampered(h *history.History, from, to time.Duration) bool {
+	return slices.ContainsFunc(h.Faults, func(f history.Fault) bool {
+		switch f.Nemesis {
+		case "N3", "N4", "N5", "N6", "N9", "N11", "N15", "N16":
+			return f.End >= from && (to == 0 || f.Start <= to)
+		}
+		return false
+	})
 }
 
 func collect(h *history.History, a *Order, windows []*Window) map[string]*item {

@@ -18,6 +18,7 @@ type History struct {
 	Install []Installed
 	Roles   []Role // each life of a node in its own order
 	Notes   []Note
+	Outside []Outside
 	Feed    []Told // each watcher in its own order
 	Finals  []Final
 }
@@ -53,6 +54,7 @@ type line struct {
 	Install *Installed `json:"install,omitempty"`
 	Role    *Role      `json:"role,omitempty"`
 	Note    *Note      `json:"note,omitempty"`
+	Outside *Outside   `json:"outside,omitempty"`
 	Told    *Told      `json:"told,omitempty"`
 	Final   *Final     `json:"final,omitempty"`
 }
@@ -79,6 +81,9 @@ func (h *History) Write(w io.Writer) error {
 	}
 	for i := range h.Notes {
 		err = errors.Join(err, enc.Encode(line{Note: &h.Notes[i]}))
+	}
+	for i := range h.Outside {
+		err = errors.Join(err, enc.Encode(line{Outside: &h.Outside[i]}))
 	}
 	for i := range h.Feed {
 		err = errors.Join(err, enc.Encode(line{Told: &h.Feed[i]}))
@@ -121,6 +126,8 @@ func Read(r io.Reader) (*History, error) {
 			h.Roles = append(h.Roles, *l.Role)
 		case l.Note != nil:
 			h.Notes = append(h.Notes, *l.Note)
+		case l.Outside != nil:
+			h.Outside = append(h.Outside, *l.Outside)
 		case l.Told != nil:
 			h.Feed = append(h.Feed, *l.Told)
 		case l.Final != nil:

@@ -96,6 +96,35 @@ func (e Env) call(ctx context.Context, op history.Op, do func(context.Context) (
 	return res, err
 }
 
+// change makes a new value of what a key holds.
+type change func(cur *boardpb.Entry) ([]byte, error)
+
+// mutate records a mutate, which do runs with values that nobody else has. It is recorded as
+// its last attempt: the ones before it conflicted, so they changed nothing.
+func (e Env) mutate(ctx context.Context, op history.Op, value func() string, do func(context.Context, change) (*boardpb.Result, error)) *boardpb.Result {
+	op.Kind, op.Board = history.Mutate, e.Board
+	rec := e.Log.Begin(op)
+	var last history.Args
+	attempts := 0
+	res, err := do(client.WithCallID(ctx, rec.CallID()), func(cur *boardpb.Entry) ([]byte, error) {
+		attempts++
+		last = history.Args{Value: value(), IfVersion: cur.GetVersion()}
+		return []byte(last.Value), nil
+	})
+	unreported := ""
+	if err != nil && res.GetOutcome() == boardpb.Outcome_OUTCOME_CONFLICT {
+		unreported, err = err.Error(), nil // the write is decided; the report of it got no answer
+	}
+	e.Log.End(rec, func(o *history.Op) {
+		o.Args, o.Attempts = last, attempts
+		settle(o, res, err)
+		if unreported != "" {
+			o.Result.Error = unreported
+		}
+	})
+	return res
+}
+
 // settle decides what a caller may conclude from an answer.
 func settle(op *history.Op, res *boardpb.Result, err error) {
 	var refused *client.Error

@@ -148,27 +148,9 @@ func (u *user) remove(ctx context.Context, key string) {
 	u.learn(key, res)
 }
 
-// mutate is recorded as its last attempt: the ones before it conflicted, so they changed
-// nothing.
 func (u *user) mutate(ctx context.Context, key string) {
-	rec := u.env.Log.Begin(history.Op{Client: u.name, Kind: history.Mutate, Board: u.env.Board, Key: key})
-	var last history.Args
-	attempts := 0
-	res, err := u.b.Mutate(client.WithCallID(ctx, rec.CallID()), key, func(cur *boardpb.Entry) ([]byte, error) {
-		attempts++
-		last = history.Args{Value: u.value(), IfVersion: cur.GetVersion()}
-		return []byte(last.Value), nil
-	})
-	unreported := ""
-	if err != nil && res.GetOutcome() == boardpb.Outcome_OUTCOME_CONFLICT {
-		unreported, err = err.Error(), nil // the write is decided; the report of it got no answer
-	}
-	u.env.Log.End(rec, func(o *history.Op) {
-		o.Args, o.Attempts = last, attempts
-		settle(o, res, err)
-		if unreported != "" {
-			o.Result.Error = unreported
-		}
+	res := u.env.mutate(ctx, history.Op{Client: u.name, Key: key}, u.value, func(ctx context.Context, fn change) (*boardpb.Result, error) {
+		return u.b.Mutate(ctx, key, fn)
 	})
 	u.learn(key, res)
 }

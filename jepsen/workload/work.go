@@ -1,11 +1,9 @@
 package workload
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,235 +13,156 @@ import (
 	"raftboard/jepsen/history"
 )
 
-// Work is W5: items are posted and workers claim, renew, store partial work, complete and
-// fail them. Worker 1 crashes while it holds an item, and another process takes its place;
-// worker 2 is paused past its lease and then hands in late; worker 3 fails at least once.
+// Work is W5: items are posted at the pace of the run, and workers claim, renew, store partial
+// work, write outside, complete and fail them; now and then they count themselves on a tally
+// that all of them change. The first worker crashes while it holds an item, and another
+// process takes its place; the second is paused past its lease and then hands in late; the
+// third fails at least once. In longer runs this happens again and again. Items are not parked:
+// the board has no such operation yet.
+//
+// The zero value makes as many workers and steps as keep up with the rate.
 type Work struct {
-	Items   int
+	Items   int           // at most so many; 0: as long as the load lasts
 	Workers int           // at least 3, so that somebody is left for what the first two lose
 	Lease   time.Duration // of each item
 	Step    time.Duration // the longest time that half an item takes
 }
 
 const (
-	items        = "claims/*"
-	onItem       = 3 // the item, counted per worker, at which crash, pause and failure happen
-	failOneIn    = 12
-	handInTimes  = 40              // how often a worker repeats a completion that nobody answered
-	pauseAtMost  = 3 * time.Minute // of the paused worker; a lease and its grace end far sooner
-	replacedIn   = 5 * time.Second // by another process, after a crash
-	callPatience = 4 * time.Second
+	items   = "claims/*"
+	tallies = "tally/*"
+	results = "results/*/**"
 
-	// loopTTL outlasts a pause: the late write is then turned away by its generation, and
-	// not because its loop is gone.
-	loopTTL = 5 * time.Minute
+	// perItem is how many operations an item costs, about: posted, claimed, half done, done,
+	// and now and then a failure, an empty claim or the tally.
+	perItem      = 4.5
+	busy         = 0.5 // the part of their time that workers need to keep up
+	fewest, most = 5, 24
+	perTally     = 120             // items until another tally takes its place
+	callPatience = 4 * time.Second // of one try of a call
+	// straggler is how long a post whose answer was lost may be on its way.
+	straggler = 8 * time.Second
 )
 
-// Run posts the items and lets the workers work until every item is done or ctx ends. done
-// is the number of completions acknowledged so far, for a nemesis that waits for its moment.
-func (w Work) Run(ctx context.Context, e Env, done *atomic.Int64) error {
-	ctx, cancel := context.WithCancel(ctx)
+// Name implements Workload.
+func (Work) Name() string { return "work" }
+
+// Watched implements Workload.
+func (Work) Watched() bool { return true }
+
+// Settings of the board that W5 needs.
+func (Work) Settings() *boardpb.BoardSettings {
+	return &boardpb.BoardSettings{Namespaces: []*boardpb.Namespace{
+		{Pattern: items, Mode: boardpb.Mode_MODE_LEASED, Purpose: "items of the fault tests"},
+		{Pattern: results, Mode: boardpb.Mode_MODE_OWNED, Purpose: "what workers made"},
+		{Pattern: tallies, Mode: boardpb.Mode_MODE_SHARED, Purpose: "what all workers change"},
+	}}
+}
+
+// fitted fills in what was left open, so that the workers are busy about half of the time.
+func (w Work) fitted(rate int) Work {
+	if rate <= 0 {
+		w.Workers, w.Step = cmp.Or(w.Workers, fewest), cmp.Or(w.Step, time.Second)
+	}
+	w.Workers = cmp.Or(w.Workers, min(max(rate/10, fewest), most))
+	w.Lease = cmp.Or(w.Lease, 3*time.Second)
+	if w.Step == 0 {
+		w.Step = time.Duration(busy * float64(w.Workers) * perItem * float64(time.Second) / float64(rate))
+		w.Step = min(max(w.Step, 20*time.Millisecond), time.Second)
+	}
+	return w
+}
+
+// staff is what the processes of one run share.
+type staff struct {
+	work   Work
+	env    Env
+	load   context.Context // ends when nothing new is to be invented
+	hard   context.Context // ends when the run has to return
+	poster *client.Client
+	out    *outside
+	done   atomic.Int64 // completions that were acknowledged
+}
+
+// Run implements Workload: the items are posted until the load ends, and Run returns when all
+// are done, or ctx ends.
+func (w Work) Run(ctx context.Context, e Env) error {
+	load, cancel := e.loading(ctx)
 	defer cancel()
+	working, dismiss := context.WithCancel(ctx)
 	c, err := e.Cluster.Dial("poster", 0)
 	if err != nil {
+		dismiss()
 		return err
 	}
 	defer c.Close()
 	var group sync.WaitGroup
 	defer group.Wait()
-	defer cancel() // before the wait
-	for i := range w.Workers {
-		name := fmt.Sprintf("worker-%d", i+1)
-		group.Go(func() { w.employ(ctx, e, c, i, name, done) })
+	defer dismiss() // before the wait
+	s := &staff{work: w.fitted(e.Rate), env: e, load: load, hard: ctx, poster: c, out: newOutside(e.Log)}
+	for i := range s.work.Workers {
+		group.Go(func() { s.employ(working, i, fmt.Sprintf("worker-%d", i+1)) })
 	}
-	return w.post(ctx, e, c)
-}
-
-// post puts the items on the board and then waits until the board counts them all as done.
-func (w Work) post(ctx context.Context, e Env, c *client.Client) error {
-	b, dice := c.Board(e.Board), e.dice(-1)
-	for i := 0; i < w.Items && rest(ctx, time.Duration(dice.Int64N(int64(w.Step)))/4); i++ {
-		key := fmt.Sprintf("claims/i-%d", i)
-		value := fmt.Sprintf(`{"item":%d}`, i)
-		op := history.Op{Client: "poster", Kind: history.Post, Key: key, Args: history.Args{Value: value}}
-		callCtx, cancel := context.WithTimeout(ctx, callPatience)
-		e.call(callCtx, op, func(ctx context.Context) (*boardpb.Result, error) { return b.Post(ctx, key, []byte(value)) })
-		cancel()
-	}
-	for rest(ctx, time.Second) {
-		got, _, err := b.Describe(ctx, client.ReadOptions{})
-		if err != nil {
-			continue
-		}
-		for _, n := range got.Counts {
-			if n.Pattern == items && n.Entries > 0 && n.Done == n.Entries {
-				return nil
-			}
-		}
-	}
+	s.post()
 	return nil
 }
 
+// interval is how long the poster waits between two items, about.
+func (s *staff) interval() time.Duration {
+	if s.env.Rate <= 0 {
+		return s.work.Step / 4
+	}
+	return time.Duration(perItem * float64(time.Second) / float64(s.env.Rate))
+}
+
+// post puts items on the board while the load lasts, and then waits until the board counts
+// them all as done.
+func (s *staff) post() {
+	b, dice := s.poster.Board(s.env.Board), s.env.dice(-1)
+	lost := time.Duration(-1) // when the last post was called whose outcome is unknown
+	for i := 0; (s.work.Items == 0 || i < s.work.Items) && rest(s.load, time.Duration(1+dice.Int64N(2*int64(s.interval())))); i++ {
+		key := fmt.Sprintf("claims/i-%d", i)
+		value := fmt.Sprintf(`{"item":%d}`, i)
+		op := history.Op{Client: "poster", Kind: history.Post, Key: key, Args: history.Args{Value: value}}
+		callCtx, cancel := context.WithTimeout(s.hard, callPatience)
+		_, err := s.env.call(callCtx, op, func(ctx context.Context) (*boardpb.Result, error) { return b.Post(ctx, key, []byte(value)) })
+		cancel()
+		if err != nil {
+			lost = s.env.Log.Now()
+		}
+	}
+	for rest(s.hard, time.Second/2) {
+		got, _, err := b.Describe(s.hard, client.ReadOptions{})
+		if err != nil || lost >= 0 && s.env.Log.Now() < lost+straggler {
+			continue
+		}
+		for _, n := range got.Counts {
+			if n.Pattern == items && n.Done == n.Entries {
+				return
+			}
+		}
+	}
+}
+
 // employ runs one worker and, where it crashes, its successor.
-func (w Work) employ(ctx context.Context, e Env, poster *client.Client, i int, name string, done *atomic.Int64) {
+func (s *staff) employ(ctx context.Context, i int, name string) {
 	for life := 1; ctx.Err() == nil; life++ {
-		c, err := e.Cluster.Dial(name, i%len(e.Cluster.Nodes()))
+		c, err := s.env.Cluster.Dial(name, i%len(s.env.Cluster.Nodes()))
 		if err != nil {
 			return
 		}
-		p := &process{work: w, env: e, name: fmt.Sprintf("%s/%d", name, life), as: name, c: c, poster: poster, dice: e.dice(100*life + i), done: done}
-		p.crashes, p.pauses, p.fails = i == 0 && life == 1, i == 1, i == 2
+		p := &process{staff: s, name: fmt.Sprintf("%s/%d", name, life), as: name, c: c, dice: s.env.dice(100*life + i)}
+		p.crashes, p.pauses, p.fails = i == 0, i == 1, i == 2
+		p.next = early
+		if life == 1 {
+			p.next = 0
+		}
+		p.fate()
 		p.run(ctx)
 		c.Close()
 		if !p.crashed {
 			return
 		}
 		rest(ctx, replacedIn)
-	}
-}
-
-// process is one life of a worker: a client, a loop, one item at a time.
-type process struct {
-	work            Work
-	env             Env
-	name, as        string
-	c, poster       *client.Client
-	dice            *rand.Rand
-	done            *atomic.Int64
-	crashes, pauses bool
-	fails           bool
-
-	loop    *client.Loop
-	count   int
-	crashed bool
-}
-
-func (p *process) run(ctx context.Context) {
-	for ctx.Err() == nil && !p.crashed {
-		if p.loop == nil {
-			loop, err := p.c.Board(p.env.Board).OpenLoop(ctx, client.LoopOptions{TTL: loopTTL, Label: p.name})
-			if err != nil {
-				rest(ctx, 200*time.Millisecond)
-				continue
-			}
-			p.loop = loop
-		}
-		if !p.item(ctx) {
-			rest(ctx, 200*time.Millisecond)
-		}
-	}
-	if p.loop != nil && !p.crashed {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callPatience)
-		defer cancel()
-		_ = p.loop.Close(ctx)
-	}
-}
-
-func (p *process) step(ctx context.Context) bool {
-	return rest(ctx, time.Duration(p.dice.Int64N(int64(p.work.Step))))
-}
-
-// item claims and works on one item; false if there was none.
-func (p *process) item(ctx context.Context) bool {
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	var lease *client.Lease
-	op := history.Op{Client: p.name, Loop: p.loop.ID(), Kind: history.ClaimNext, Args: history.Args{Pattern: items}}
-	_, err := p.env.call(work, op, func(work context.Context) (res *boardpb.Result, err error) {
-		lease, res, err = p.loop.ClaimNext(work, items, client.ClaimOptions{Duration: p.work.Lease, Timeout: callPatience})
-		return res, err
-	})
-	if errors.Is(err, client.ErrLoopEnded) {
-		p.loop = nil
-	}
-	if lease == nil {
-		return false
-	}
-	p.count++
-	p.step(work)
-	p.partial(work, lease)
-	switch {
-	case p.crashes && p.count == onItem:
-		p.crash(lease)
-	case p.pauses && p.count == onItem:
-		p.pause(work, lease)
-		p.complete(work, lease)
-	case p.step(work) && (p.fails && p.count == onItem || p.dice.IntN(failOneIn) == 0):
-		p.fail(work, lease)
-	default:
-		p.complete(work, lease)
-	}
-	return true
-}
-
-// partial stores half of the work under the claim.
-func (p *process) partial(ctx context.Context, lease *client.Lease) {
-	key := p.resultsKey(lease, fmt.Sprintf("part-%d", lease.Generation()))
-	args := history.Args{Value: fmt.Sprintf("%q", p.name+" half"), Generation: lease.Generation(), ForClaim: lease.Key()}
-	op := history.Op{Client: p.name, Loop: p.loop.ID(), Kind: history.Partial, Key: key, Args: args}
-	ctx, cancel := context.WithTimeout(ctx, callPatience)
-	defer cancel()
-	p.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) {
-		return p.loop.Set(ctx, key, []byte(args.Value), lease.Attach(client.SetOptions{Overwrite: true}))
-	})
-}
-
-func (p *process) resultsKey(lease *client.Lease, what string) string {
-	return "results/" + p.as + "/" + strings.TrimPrefix(lease.Key(), "claims/") + "-" + what
-}
-
-// crash leaves everything as it is: the process is gone, and tells nobody.
-func (p *process) crash(lease *client.Lease) {
-	p.crashed = true
-	at := p.env.Log.Now()
-	p.c.Close()
-	p.env.Log.Fault(history.Fault{Name: "crash", Targets: []string{p.name}, Start: at, End: at,
-		Witness: fmt.Sprintf("held %s under generation %d", lease.Key(), lease.Generation())})
-}
-
-// pause keeps the worker from everything until another one holds its item, or a time is up.
-func (p *process) pause(ctx context.Context, lease *client.Lease) {
-	f := history.Fault{Name: "pause", Targets: []string{p.name}, Start: p.env.Log.Now()}
-	thaw := p.env.Cluster.Freeze(p.as)
-	for f.Witness == "" && p.env.Log.Now()-f.Start < pauseAtMost && rest(ctx, time.Second/2) {
-		got, _, err := p.poster.Board(p.env.Board).Get(ctx, lease.Key(), client.ReadOptions{})
-		if now := got.GetLease().GetGeneration(); err == nil && now > lease.Generation() {
-			f.Witness = fmt.Sprintf("%s went on to generation %d", lease.Key(), now)
-		}
-	}
-	thaw()
-	f.End = p.env.Log.Now()
-	p.env.Log.Fault(f)
-}
-
-func (p *process) fail(ctx context.Context, lease *client.Lease) {
-	args := history.Args{Generation: lease.Generation(), Reason: "the dice said so"}
-	op := history.Op{Client: p.name, Loop: lease.Loop().ID(), Kind: history.Fail, Key: lease.Key(), Args: args}
-	p.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) {
-		ctx, cancel := context.WithTimeout(ctx, callPatience)
-		defer cancel()
-		return lease.Fail(ctx, args.Reason, 500*time.Millisecond)
-	})
-}
-
-// complete hands the result in, and repeats that while nobody answers: whatever became of
-// the attempts before, the board accepts at most one.
-func (p *process) complete(ctx context.Context, lease *client.Lease) {
-	key := p.resultsKey(lease, "result")
-	args := history.Args{Value: fmt.Sprintf("%q", fmt.Sprintf("%s %s under %d", p.name, lease.Key(), lease.Generation())),
-		Generation: lease.Generation(), ResultsKey: key}
-	for range handInTimes {
-		op := history.Op{Client: p.name, Loop: lease.Loop().ID(), Kind: history.Complete, Key: lease.Key(), Args: args}
-		_, err := p.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) {
-			ctx, cancel := context.WithTimeout(ctx, callPatience)
-			defer cancel()
-			return lease.Complete(ctx, []byte(args.Value), key)
-		})
-		if err == nil {
-			p.done.Add(1)
-		}
-		if !errors.Is(err, client.ErrUnavailable) || !rest(ctx, 500*time.Millisecond) {
-			return
-		}
 	}
 }
