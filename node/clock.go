@@ -3,6 +3,8 @@ package node
 import (
 	"sync"
 	"time"
+
+	"raftboard/jepsen/planted"
 )
 
 // The bounds of board time (DESIGN §7).
@@ -21,11 +23,11 @@ type Clock struct {
 
 func (c Clock) withDefaults() Clock {
 	if c.Wall == nil {
-		c.Wall = time.Now
+		c.Wall = planted.Wall(time.Now)
 	}
 	if c.Mono == nil {
 		origin := time.Now()
-		c.Mono = func() time.Duration { return time.Since(origin) }
+		c.Mono = planted.Mono(func() time.Duration { return time.Since(origin) })
 	}
 	return c
 }
@@ -129,6 +131,9 @@ func (c *boardClock) stamp(term uint64) (t, wall int64, state stampState) {
 	}
 	c.wall = max(c.wall, c.source.Wall().UnixMilli())
 	c.stampAt = c.last
+	if planted.Bug("M9") { // the bug: the wall clock for board time
+		return c.source.Wall().UnixMilli(), c.wall, stamped
+	}
 	return c.board.Milliseconds(), c.wall, stamped
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"raftboard/jepsen/planted"
 )
 
 // dirFormat is the format of the data directory; another one is refused.
@@ -164,6 +167,9 @@ func (d *Dir) create(want Want) error {
 	id, err := NewID()
 	if err != nil {
 		return err
+	}
+	if planted.Bug("M37") { // the bug: the id is made of the name, so an empty directory gets it back
+		id = fmt.Sprintf("%08x-0000-4000-8000-000000000000", crc32.ChecksumIEEE([]byte(want.NodeName)))
 	}
 	d.id = Identity{NodeID: id, NodeName: want.NodeName, LogStore: want.LogStore}
 	d.id.setTiming(want.Timing)

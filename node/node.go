@@ -15,6 +15,7 @@ import (
 	"raftboard/fsm"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 )
 
 // Timing are raft's timeouts: equal on all nodes of a cluster (RAFT P34).
@@ -160,6 +161,7 @@ func (s Stores) close() error {
 
 // prepare wraps the stores and checks what is in them before raft looks at it.
 func (n *Node) prepare(s Stores) error {
+	s = withFaults(s)
 	n.sentinel = &sentinel{where: s.Where, die: n.fail}
 	verify := verifier(s.Snapshots, func(r io.Reader) error {
 		_, err := fsm.VerifySnapshot(r)
@@ -170,6 +172,9 @@ func (n *Node) prepare(s Stores) error {
 		Stable:    &guardedStable{inner: s.Stable, s: n.sentinel},
 		Snapshots: &guardedSnapshots{SnapshotStore: s.Snapshots, s: n.sentinel},
 		Close:     s.Close, Where: s.Where,
+	}
+	if planted.Bug("M24") { // the bug: a vote is two records
+		n.stores.Stable = s.Stable
 	}
 	snap, err := checkSnapshots(s, verify, n.cfg.ID, n.log.Warn)
 	if err != nil {

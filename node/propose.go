@@ -16,6 +16,7 @@ import (
 	"raftboard/fsm"
 	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/planted"
 )
 
 const (
@@ -249,7 +250,14 @@ func (p *proposer) sendBatch(stamp *boardpb.Stamp, batch []*proposal) {
 	p.offered = 0
 	p.mu.Lock()
 	p.inFlight++
+	alone := p.inFlight == 1
 	p.mu.Unlock()
+	if planted.Bug("M17") { // the bug: what is appended is told
+		n.emitAtAppend(data, stamp.Term, alone)
+	}
+	if planted.Bug("M12") { // the bug: what is appended is acknowledged
+		acknowledge(batch)
+	}
 	n.futures.Go(func() {
 		err := future.Error()
 		n.clock.finish(id)
