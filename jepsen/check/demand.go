@@ -17,6 +17,9 @@ func Demanded(run history.Run) Demand {
 		d.States = []State{Conflicted}
 	case "append":
 		d.Kinds = []history.Kind{history.Append, history.Dump}
+	case "txn":
+		d.Kinds = []history.Kind{history.Txn, history.Dump}
+		d.States = []State{Conflicted}
 	case "work":
 		d.Kinds = []history.Kind{history.Post, history.ClaimNext, history.Partial, history.Complete}
 		d.States = append([]State{Renewed}, workStates(run)...)

@@ -156,7 +156,7 @@ func (acc *account) done(c *boardpb.Command, op any, r *boardpb.Result) {
 	case *boardpb.Command_LoopClose:
 		acc.loopClosed(c, o.LoopClose)
 	case *boardpb.Command_Txn:
-		for i, one := range o.Txn.Ops {
+		for i, one := range o.Txn.Ops[:min(len(o.Txn.Ops), len(r.Results))] {
 			acc.lease(c, txnOp(one), r.Results[i])
 		}
 	default:

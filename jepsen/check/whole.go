@@ -58,6 +58,8 @@ func (e *evidence) ofWorkload() []Finding {
 		plot, found := Appends(e.History, e.order)
 		e.appends = plot
 		return found
+	case "txn":
+		return Transactions(e.History, e.order)
 	case "work":
 		return e.work()
 	}

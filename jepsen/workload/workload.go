@@ -26,6 +26,7 @@ func all() []Workload {
 	return []Workload{
 		Register{Clients: 5, Keys: 3},
 		Append{Clients: 6, Keys: 3},
+		Txn{Clients: 5, Groups: 2},
 		Work{},
 	}
 }
