@@ -14,7 +14,8 @@ const (
 	mostTimelines = 3
 	mostClients   = 12
 	mostBars      = 400
-	around        = 2 * time.Second // before and after what a finding names
+	around        = 2 * time.Second // before and after what a finding names, at most
+	readable      = 60              // operations beside each other
 )
 
 // timeline is what clients did around one failure.
@@ -67,7 +68,12 @@ func (f *facts) timelines() (out []timeline, note string) {
 }
 
 func (f *facts) timeline(found check.Finding, ops []*history.Op) timeline {
-	s := f.around(ops)
+	beside := around
+	s := f.around(ops, beside)
+	for beside > 50*time.Millisecond && f.within(s) > readable {
+		beside /= 2
+		s = f.around(ops, beside)
+	}
 	named, keys := map[uint64]bool{}, map[string]bool{}
 	clients := []string{}
 	for _, o := range ops {
@@ -112,19 +118,27 @@ func keyOf(o *history.Op) string {
 }
 
 // around is the time of operations and a little more on both sides.
-func (f *facts) around(ops []*history.Op) span {
+func (f *facts) around(ops []*history.Op, beside time.Duration) span {
 	s := span{f.whole.to, 0}
 	for _, o := range ops {
 		s.from, s.to = min(s.from, o.Invoke), max(s.to, min(o.Invoke+f.took(o), o.Invoke+10*around))
 	}
-	return span{max(s.from-around, 0), min(s.to+around, f.whole.to)}
+	return span{max(s.from-beside, 0), min(s.to+beside, f.whole.to)}
+}
+
+// within counts the operations that fall into a stretch of the run.
+func (f *facts) within(s span) (n int) {
+	for i := range f.h.Ops {
+		n += boolInt(f.h.Ops[i].Invoke <= s.to && f.h.Ops[i].Invoke+f.took(&f.h.Ops[i]) >= s.from)
+	}
+	return n
 }
 
 func (f *facts) clientPlot(s span, clients []string, bars []*history.Op, named map[uint64]bool) *plot {
 	const row, gap = 20.0, 6.0
 	top := 0.0
 	scratch := newPlot("", s, 0)
-	top = f.legendOn(scratch, s)
+	top = f.legendOn(scratch, s) + 12
 	height := top + float64(len(clients))*(row+gap)
 	p := newPlot("What clients did around the failure", s, height)
 	f.bandsOn(p, s, height)

@@ -17,6 +17,7 @@ type facts struct {
 	j       check.Judgement
 	whole   span
 	nodes   []string
+	names   map[string]string // of nodes, by their ids
 	leaders []leader
 	faults  []fault
 	clock   boardClock
@@ -41,8 +42,12 @@ type fault struct {
 func gather(h *history.History, j check.Judgement) *facts {
 	f := &facts{h: h, j: j, whole: span{0, end(h)}}
 	f.nodes = nodesOf(h)
+	f.names = namesOf(j.Order)
 	f.clock = newBoardClock(h, j.Order)
 	f.leaders = leadersOf(h, j.Order, f.clock)
+	for i := range f.leaders {
+		f.leaders[i].node = f.node(f.leaders[i].node)
+	}
 	f.faults = faultsOf(h)
 	return f
 }
@@ -83,6 +88,23 @@ func nodesOf(h *history.History) []string {
 	slices.Sort(more)
 	return append(nodes, more...)
 }
+
+// namesOf is what ids the nodes registered themselves under.
+func namesOf(order *check.Order) map[string]string {
+	names := map[string]string{}
+	if order == nil {
+		return names
+	}
+	for i := range order.Records {
+		if put := order.Records[i].Command.GetNodePut(); put != nil {
+			names[put.Node.GetId()] = put.Node.GetName()
+		}
+	}
+	return names
+}
+
+// node is the name of a node that is given by its id or its name.
+func (f *facts) node(id string) string { return cmp.Or(f.names[id], id) }
 
 // leadersOf is from what raft said; where that was not recorded, from the entries with which
 // leaders open their leadership.

@@ -35,6 +35,7 @@ func watchers(h *history.History) (names []string, logs map[string][]history.Tol
 		}
 		logs[t.Watcher] = append(logs[t.Watcher], t)
 	}
+	slices.Sort(names)
 	return names, logs
 }
 

@@ -60,9 +60,14 @@ func (f *facts) legendOn(p *plot, s span) float64 {
 	}
 	terms := rows{most: 1}
 	for _, l := range f.leaders {
-		text := fmt.Sprintf("term %d", l.term)
-		if _, ok := terms.place(s.x(l.at), charWidth*float64(len(text))+6); ok {
-			labels = append(labels, label{s.x(l.at) + 3, -1, text})
+		if l.at < s.from || l.at > s.to {
+			continue
+		}
+		text := fmt.Sprintf("term %d: %s", l.term, clip(l.node, 12))
+		width := charWidth * float64(len([]rune(text)))
+		x := min(s.x(l.at)+3, inner-width)
+		if _, ok := terms.place(x, width+6); ok {
+			labels = append(labels, label{x, -1, text})
 		}
 	}
 	for _, l := range labels {
@@ -173,17 +178,26 @@ func (f *facts) quantileLines(p *plot, scale logScale, top float64, ops []*histo
 		}
 	}
 	var middle, high []point
+	before := -1
+	flush := func() {
+		p.path(run(middle), "median", "median of the ok operations")
+		p.path(run(high), "p99", "99th percentile of the ok operations")
+		middle, high = nil, nil
+	}
 	for _, at := range sortedKeys(buckets) {
 		if len(buckets[at]) < 5 {
 			continue
 		}
+		if before >= 0 && at != before+1 {
+			flush() // nothing is known in between
+		}
+		before = at
 		slices.Sort(buckets[at])
 		x := f.whole.x(f.whole.clamp(time.Duration(at)*step + step/2))
 		middle = append(middle, point{x, top + scale.y(quantile(buckets[at], 0.5))})
 		high = append(high, point{x, top + scale.y(quantile(buckets[at], 0.99))})
 	}
-	p.path(run(middle), "median", "median of the ok operations")
-	p.path(run(high), "p99", "99th percentile of the ok operations")
+	flush()
 }
 
 // slice is a round part of the run, so that there are at most so many.
@@ -207,14 +221,37 @@ func (f *facts) rate() (*plot, string) {
 		kinds = kinds[:mostKinds]
 	}
 	const row, gap = 44.0, 10.0
-	height := float64(len(kinds)) * (row + gap)
+	top := f.failoversOn(newPlot("", f.whole, 0))
+	height := top + float64(len(kinds))*(row+gap)
 	p := newPlot("Operations per second by kind and outcome", f.whole, height)
 	f.bandsOn(p, f.whole, height)
+	f.failoversOn(p)
 	step := f.slice(150)
 	for i, kind := range kinds {
-		f.rateRow(p, string(kind), byKind[kind], step, float64(i)*(row+gap)+gap, row)
+		f.rateRow(p, string(kind), byKind[kind], step, top+float64(i)*(row+gap)+gap, row)
 	}
 	return p, note
+}
+
+// failoversOn writes above each fault how long it took until an operation was ok again; it
+// answers how high that is.
+func (f *facts) failoversOn(p *plot) float64 {
+	places := rows{most: 3}
+	for _, one := range f.faults {
+		if one.onClient {
+			continue
+		}
+		text := "no ok after it"
+		if one.answered {
+			text = "ok after " + brief(one.first)
+		}
+		width := charWidth * float64(len(text))
+		x := min(f.whole.x(f.whole.clamp(one.Start)), inner-width)
+		if row, ok := places.place(x, width+8); ok {
+			p.text(x, float64(13*(row+1)-2), "start", "bandname", text)
+		}
+	}
+	return float64(13 * len(places.ends))
 }
 
 func (f *facts) rateRow(p *plot, kind string, ops []*history.Op, step time.Duration, top, height float64) {

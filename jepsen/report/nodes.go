@@ -192,13 +192,13 @@ func (f *facts) lag() (*plot, string) {
 }
 
 func (f *facts) lagPlot(worst map[string]*[540]uint64, deepest uint64) *plot {
-	const row, gap = 30.0, 8.0
+	const row, gap = 34.0, 12.0
 	p := newPlot("How many entries each node is behind", f.whole, float64(len(f.nodes))*(row+gap))
 	f.bandsOn(p, f.whole, float64(len(f.nodes))*(row+gap))
 	for i, node := range f.nodes {
 		top := float64(i)*(row+gap) + gap
-		p.name(top+row/2+2, node, "")
-		p.Fixed = append(p.Fixed, shape{Kind: "text", X: gutter - 8, Y: round(top + row/2 + 14), Anchor: "end", Class: "tick", Text: "0 … " + thousands(int(deepest))})
+		p.name(top+row/2-1, node, "")
+		p.Fixed = append(p.Fixed, shape{Kind: "text", X: gutter - 8, Y: round(top + row/2 + 12), Anchor: "end", Class: "tick", Text: "0 … " + thousands(int(deepest))})
 		p.line(0, top+row, inner, 0, "base")
 		if worst[node] == nil {
 			continue

@@ -285,7 +285,29 @@ func stateWords() map[check.State]string {
 		check.Conflicted:     "a write named a version that was not the newest one, and was refused",
 		check.FeedResumed:    "a watcher was cut off and went on elsewhere",
 		check.Renewed:        "a lease was kept alive",
+
+		"snapshot install":               "a node went on from a snapshot of a state that it had not reached by itself",
+		"grace used":                     "a lease lived on only because there had been an election",
+		"conflict four times in a row":   "a caller gave up after four conflicts, and reported it",
+		"feed resumed across a failover": "a watcher went on where it was while another node began to lead",
 	}
+}
+
+// patient is porcupine's page with another beginning: it measures its own text, so it must
+// wait until there is a layout, and it then shows the first error and not the first operation.
+func patient(page string) string {
+	const call = "render(data)"
+	const wait = `const go = () => {
+        if (document.querySelector("#legend text").getBBox().width === 0) return requestAnimationFrame(go);
+        render(data);
+        document.querySelector("#jump-link").dispatchEvent(new MouseEvent("click"));
+      };
+      go()`
+	at := strings.LastIndex(page, call)
+	if at < 0 {
+		return page
+	}
+	return page[:at] + wait + page[at+len(call):]
 }
 
 // pictures are porcupine's pages of the keys that R1 condemned.
@@ -316,7 +338,7 @@ func (f *facts) pictures() (out []picture, note string) {
 			note += " " + clip(key, 60) + " could not be drawn: " + one(err.Error())
 			continue
 		}
-		out = append(out, picture{one(key), b.String()})
+		out = append(out, picture{one(key), patient(b.String())})
 	}
 	return out, note
 }

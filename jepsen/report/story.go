@@ -30,7 +30,11 @@ func Story(h *history.History, j check.Judgement) string {
 
 func (f *facts) story(found check.Finding) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s by %s: %s\n", f.j.Verdict, found.Checker, strings.TrimSpace(plain(found.What)))
+	what := strings.TrimSpace(plain(found.What))
+	if !isCycle(found) {
+		what, _, _ = strings.Cut(what, "\n") // what follows is told below, in words
+	}
+	fmt.Fprintf(&b, "%s by %s: %s\n", f.j.Verdict, found.Checker, strings.TrimSuffix(what, ":"))
 	if n := len(f.j.Findings) - 1; n > 0 {
 		fmt.Fprintf(&b, "(the first of %d findings)\n", n+1)
 	}
@@ -170,8 +174,8 @@ func (f *facts) tellOp(o *history.Op) string {
 	} else {
 		fmt.Fprintf(&b, " → %s after %s: %s", outcomeWord(o.Outcome), brief(o.Return-o.Invoke), reply(o))
 	}
-	if o.Answered != "" && o.Answered != o.Asked {
-		fmt.Fprintf(&b, ", by %s", clip(o.Answered, 40))
+	if by := f.node(o.Answered); by != "" && by != o.Asked {
+		fmt.Fprintf(&b, ", by %s", clip(by, 40))
 	}
 	fmt.Fprintf(&b, " (operation %d)", o.ID)
 	return b.String()

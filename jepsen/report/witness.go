@@ -11,53 +11,104 @@ import (
 	"raftboard/jepsen/history"
 )
 
-// differing tells what each life of each node recorded at the first entry that is not the same
-// everywhere.
-func (f *facts) differing(b *strings.Builder, found check.Finding) {
-	for _, other := range f.j.Findings {
-		if other.Checker == "G1" && other.Index > 0 && (found.Index == 0 || other.Index < found.Index) {
-			found.Index = other.Index
-		}
-	}
-	if found.Index == 0 {
-		return
-	}
-	type life struct {
-		node string
-		n    int
-	}
-	here, low, high := map[life][]*history.Applied{}, map[life]uint64{}, map[life]uint64{}
+// life is one life of a node.
+type life struct {
+	node string
+	n    int
+}
+
+// recorded is what lives recorded of each entry.
+type recorded struct {
+	lives     []life
+	low, high map[life]uint64
+	at        map[uint64]map[life][]*history.Applied
+	installed map[life]uint64 // the newest snapshot that took the place of entries
+}
+
+func (f *facts) recorded() *recorded {
+	r := &recorded{low: map[life]uint64{}, high: map[life]uint64{}, at: map[uint64]map[life][]*history.Applied{}, installed: map[life]uint64{}}
 	for i := range f.h.Applied {
 		a := &f.h.Applied[i]
 		l := life{a.Node, a.Life}
-		if was, any := low[l]; !any || a.Index < was {
-			low[l] = a.Index
+		was, known := r.low[l]
+		if !known {
+			r.lives = append(r.lives, l)
 		}
-		high[l] = max(high[l], a.Index)
-		if a.Index == found.Index {
-			here[l] = append(here[l], a)
+		if !known || a.Index < was {
+			r.low[l] = a.Index
 		}
+		r.high[l] = max(r.high[l], a.Index)
+		if r.at[a.Index] == nil {
+			r.at[a.Index] = map[life][]*history.Applied{}
+		}
+		r.at[a.Index][l] = append(r.at[a.Index][l], a)
 	}
-	lives := make([]life, 0, len(low))
-	for l := range low {
-		lives = append(lives, l)
+	for _, in := range f.h.Install {
+		l := life{in.Node, in.Life}
+		r.installed[l] = max(r.installed[l], in.Index)
 	}
-	slices.SortFunc(lives, func(a, b life) int { return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.n, b.n)) })
-	fmt.Fprintf(b, "\nThe first entry that is not the same everywhere is %d:\n", found.Index)
-	lines := 0
-	for _, l := range lives {
-		who := fmt.Sprintf("  %s, life %d:", clip(l.node, 30), l.n)
-		switch {
-		case lines >= mostRecords:
-		case len(here[l]) > 0:
-			for _, a := range here[l] {
-				fmt.Fprintf(b, "%s\n%s", who, tellRecord(a))
-				lines++
+	slices.SortFunc(r.lives, func(a, b life) int { return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.n, b.n)) })
+	return r
+}
+
+// account is what a life says of an entry, in words; "" if it need not say anything.
+func (r *recorded) account(l life, index uint64) string {
+	records := r.at[index][l]
+	if len(records) == 0 {
+		if r.low[l] < index && index < r.high[l] && r.installed[l] < index {
+			return "    nothing, though it applied entries before and after it\n"
+		}
+		return ""
+	}
+	var b strings.Builder
+	for _, a := range records {
+		b.WriteString(tellRecord(a))
+	}
+	return b.String()
+}
+
+// first is the first entry of which lives do not say the same; 0 if there is none.
+func (r *recorded) first() uint64 {
+	for _, index := range sortedKeys(r.at) {
+		said := ""
+		for _, l := range r.lives {
+			account := r.account(l, index)
+			if account != "" && said != "" && account != said {
+				return index
 			}
-		case low[l] < found.Index && found.Index < high[l]:
-			fmt.Fprintf(b, "%s nothing, though it applied entries before and after it\n", who)
-			lines++
+			said = cmp.Or(said, account)
 		}
+	}
+	return 0
+}
+
+// differing tells what each life of each node recorded at the first entry that is not the same
+// everywhere; lives that say the same are told of together.
+func (f *facts) differing(b *strings.Builder, found check.Finding) {
+	r := f.recorded()
+	index := cmp.Or(r.first(), found.Index)
+	if index == 0 {
+		return
+	}
+	who := map[string][]string{}
+	var accounts []string
+	for _, l := range r.lives {
+		account := r.account(l, index)
+		if account == "" {
+			continue
+		}
+		if who[account] == nil {
+			accounts = append(accounts, account)
+		}
+		who[account] = append(who[account], fmt.Sprintf("%s (life %d)", clip(l.node, 30), l.n))
+	}
+	fmt.Fprintf(b, "\nThe first entry that is not the same everywhere is %d:\n", index)
+	for i, account := range accounts {
+		if i == mostRecords {
+			fmt.Fprintf(b, "  … and %d more accounts of it\n", len(accounts)-i)
+			break
+		}
+		fmt.Fprintf(b, "  %s:\n%s", clip(strings.Join(who[account], ", "), 160), account)
 	}
 }
 
