@@ -13,18 +13,21 @@ const mostAttempts = 4
 // Answers compares what clients were told with what was applied. G3: every ok is in A, and
 // once; R2: with the same rev, version and generation; R3: no fail had an effect; R4: at most
 // four attempts, and the fourth conflict is reported; S1, S2: one identity, one effect, one
-// answer.
+// answer. An operation that repeated another one under its identity was acknowledged by the
+// first answer, and so it is compared with that.
 func Answers(ops []history.Op, a *Order) (found []Finding) {
+	first, again := identities(a)
 	for i := range ops {
 		if op := &ops[i]; !op.Kind.Reads() {
-			found = append(found, answer(op, a.ByCall(op.CallID()))...)
+			found = append(found, answer(op, a.ByCall(op.CallID()), first)...)
 		}
 	}
-	return append(found, identities(a)...)
+	return append(found, again...)
 }
 
-func answer(op *history.Op, records []*history.Applied) (found []Finding) {
+func answer(op *history.Op, records []*history.Applied, first map[place]*history.Applied) (found []Finding) {
 	var done []*history.Applied
+	var repeated *history.Applied // what was answered again under this operation's call_id
 	attempts, reported := map[identity]bool{}, false
 	for _, r := range records {
 		if r.Command.GetReportConflict() != nil {
@@ -34,7 +37,12 @@ func answer(op *history.Op, records []*history.Applied) (found []Finding) {
 		attempts[identityOf(r)] = true
 		if r.OK() {
 			done = append(done, r)
+		} else if was := first[placeOf(r)]; was != nil && was.OK() {
+			repeated = was
 		}
+	}
+	if len(done) == 0 && op.Outcome == history.OK && repeated != nil {
+		done = append(done, repeated)
 	}
 	say := func(f Finding) { found = append(found, f.of(op.ID)) }
 	switch {
@@ -92,9 +100,11 @@ func identityOf(r *history.Applied) identity {
 
 func (i identity) none() bool { return i.seq == 0 && i.key == "" }
 
-// identities checks S1 and S2 on A alone.
-func identities(a *Order) (found []Finding) {
+// identities checks S1 and S2 on A alone. It tells of each repeat which command it repeats. An
+// idempotency key is remembered for an hour of board time, and then it is a new one.
+func identities(a *Order) (origin map[place]*history.Applied, found []Finding) {
 	first := map[identity]*history.Applied{}
+	origin = map[place]*history.Applied{}
 	for i := range a.Records {
 		r := &a.Records[i]
 		id := identityOf(r)
@@ -102,6 +112,9 @@ func identities(a *Order) (found []Finding) {
 			continue
 		}
 		was := first[id]
+		if was != nil && id.lapsed(was.T, r.T) {
+			was = nil
+		}
 		switch {
 		case was == nil && r.Result.Replayed:
 			found = append(found, violation("S2", "an answer was given again that was never given first: %s", name(r.Result)).at(r.Index))
@@ -112,10 +125,19 @@ func identities(a *Order) (found []Finding) {
 		case compact(was.Result) != compact(r.Result):
 			found = append(found, violation("S2", "the answer to a repeat is %v, the first one was %v",
 				compact(r.Result), compact(was.Result)).at(r.Index))
+			origin[placeOf(r)] = was
+		default:
+			origin[placeOf(r)] = was
 		}
 	}
-	return found
+	return origin, found
 }
+
+// keyKept is for how long an idempotency key is remembered, in milliseconds (SPEC F-7).
+const keyKept = 3_600_000
+
+// lapsed says whether an identity that was first used at one time is a new one at another.
+func (i identity) lapsed(first, now int64) bool { return i.key != "" && now >= first+keyKept }
 
 // neverRan answers are about the identity and not about the command: they are not kept.
 func neverRan(r *boardpb.Result) bool {

@@ -14,7 +14,6 @@ func TestTheAnswersCheckerJudgesHandWrittenHistories(t *testing.T) {
 		return history.Op{ID: 1, Client: "a", Kind: history.Set, Key: "k", Outcome: history.OK, Args: history.Args{Value: "x"},
 			Result: history.Result{Answer: "ok", Rev: 5, Version: 1}}
 	}
-	again := func(r *boardpb.Result) *boardpb.Result { r.Replayed = true; return r }
 	for _, c := range []struct {
 		name, want string
 		run        func(b *traceOf, o *history.Op)

@@ -23,6 +23,9 @@ func Demanded(run history.Run) Demand {
 	case "work":
 		d.Kinds = []history.Kind{history.Post, history.ClaimNext, history.Partial, history.Complete}
 		d.States = append([]State{Renewed}, workStates(run)...)
+	case "retry":
+		d.Kinds = []history.Kind{history.Append, history.Set, history.LoopClose}
+		d.States = []State{Resent, Conflicted, Abandoned, BodyReused, AfterEnd}
 	}
 	for _, nemesis := range strings.Split(run.Nemesis, ",") {
 		d.Faults = append(d.Faults, faultsOf(nemesis))

@@ -74,6 +74,7 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 			n[FeedResumed]++
 		}
 	}
+	repeats(h, a, n)
 	n[FeedFailover], n[Installed], n[Graced] = overFailover(h, a), installed(h, a), graced(a)
 	maps.DeleteFunc(n, func(_ State, count int) bool { return count == 0 })
 	return n

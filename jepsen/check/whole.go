@@ -62,6 +62,8 @@ func (e *evidence) ofWorkload() []Finding {
 		return Transactions(e.History, e.order)
 	case "work":
 		return e.work()
+	case "retry":
+		return Retry(e.History, e.order)
 	}
 	return []Finding{invalid("no checker knows the workload %q", e.Run.Workload)}
 }
