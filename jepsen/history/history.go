@@ -19,6 +19,7 @@ type History struct {
 	Roles   []Role // each life of a node in its own order
 	Notes   []Note
 	Outside []Outside
+	Beliefs []Belief
 	Feed    []Told // each watcher in its own order
 	Finals  []Final
 }
@@ -55,6 +56,7 @@ type line struct {
 	Role    *Role      `json:"role,omitempty"`
 	Note    *Note      `json:"note,omitempty"`
 	Outside *Outside   `json:"outside,omitempty"`
+	Belief  *Belief    `json:"belief,omitempty"`
 	Told    *Told      `json:"told,omitempty"`
 	Final   *Final     `json:"final,omitempty"`
 }
@@ -84,6 +86,9 @@ func (h *History) Write(w io.Writer) error {
 	}
 	for i := range h.Outside {
 		err = errors.Join(err, enc.Encode(line{Outside: &h.Outside[i]}))
+	}
+	for i := range h.Beliefs {
+		err = errors.Join(err, enc.Encode(line{Belief: &h.Beliefs[i]}))
 	}
 	for i := range h.Feed {
 		err = errors.Join(err, enc.Encode(line{Told: &h.Feed[i]}))
@@ -128,6 +133,8 @@ func Read(r io.Reader) (*History, error) {
 			h.Notes = append(h.Notes, *l.Note)
 		case l.Outside != nil:
 			h.Outside = append(h.Outside, *l.Outside)
+		case l.Belief != nil:
+			h.Beliefs = append(h.Beliefs, *l.Belief)
 		case l.Told != nil:
 			h.Feed = append(h.Feed, *l.Told)
 		case l.Final != nil:

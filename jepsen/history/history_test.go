@@ -34,6 +34,7 @@ func record() *history.Log {
 	log.Final(history.Final{Reader: "r", Board: "b", Entry: &boardpb.Entry{Key: "k", Version: 4}})
 	log.Final(history.Final{Reader: "r", Board: "b", Lease: &boardpb.Lease{Key: "k", Generation: 2}})
 	log.Outside(history.Outside{Client: "c1", Key: "k", Generation: 1, Accepted: true})
+	log.Believed(history.Belief{Client: "c1", Key: "k", Generation: 1, From: 1, To: 2, Until: 3, Why: history.BeliefGiven})
 	log.Note(history.Note{Kind: history.NoteDied, Node: "n2", Text: "exit status 1"})
 	log.Healed(time.Minute)
 	return log

@@ -147,6 +147,7 @@ func (l *Log) History() *History {
 	h.Faults, h.Applied = slices.Clone(h.Faults), slices.Clone(h.Applied)
 	h.Install, h.Roles, h.Notes = slices.Clone(h.Install), slices.Clone(h.Roles), slices.Clone(h.Notes)
 	h.Feed, h.Finals, h.Outside = slices.Clone(h.Feed), slices.Clone(h.Finals), slices.Clone(h.Outside)
+	h.Beliefs = slices.Clone(h.Beliefs)
 	for _, op := range l.ops {
 		o := *op
 		if o.Outcome == undecided {
