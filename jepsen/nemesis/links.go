@@ -107,9 +107,16 @@ func nobody(ctx context.Context, h *Hand, length time.Duration) error {
 }
 
 // bridge is N2: two groups that see each other only through one node in the middle; or, in a
-// ring, every node sees a majority and no two see the same.
+// ring, every node sees a majority and no two see the same. The leader stands at the side:
+// followers have little to say to each other.
 func bridge(ctx context.Context, h *Hand, length time.Duration) error {
-	nodes := h.some(len(h.live()))
+	leader, _, err := h.leader(ctx, 5*h.Timeout)
+	if err != nil {
+		return err
+	}
+	others := h.others(leader)
+	h.dice().Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	nodes := append(others, leader)
 	var links []link
 	if h.roll(2) == 0 || len(nodes) < 5 {
 		side := (len(nodes) - 1) / 2
@@ -124,7 +131,7 @@ func bridge(ctx context.Context, h *Hand, length time.Duration) error {
 		return nil
 	}
 	defer free()
-	return h.severed(ctx, "bridge", "N2", nodes, links, Shape{Cut: true}, length)
+	return h.severed(ctx, "bridge", "N2", nodes, links, Shape{Cut: true}, max(length, h.Timeout))
 }
 
 // oneWay is N3: a) packets of one direction are dropped; b) requests arrive and answers are
@@ -204,9 +211,12 @@ func flap(ctx context.Context, h *Hand, length time.Duration) error {
 	d, before, flaps := h.dice(), h.lost(nodes), 0
 	f := h.begin("flap", "N4", nodes)
 	var err error
+	length = max(length, 3*h.Timeout)
 	for began := time.Now(); time.Since(began) < length && ctx.Err() == nil; flaps++ {
 		l := links[d.IntN(len(links))]
-		if d.IntN(3) == 0 {
+		if flaps == 0 {
+			err = errors.Join(err, h.Target.Link(l.from, l.to, Shape{Cut: true}))
+		} else if d.IntN(4) == 0 {
 			err = errors.Join(err, h.Target.Break(l.from, l.to))
 		} else {
 			shapes := []Shape{{Cut: true}, {Reset: true}, {}}
@@ -283,7 +293,7 @@ func replay(ctx context.Context, h *Hand, length time.Duration) error {
 func (h *Hand) resend(ctx context.Context, node int, c *boardpb.Command) *boardpb.Result {
 	again := proto.CloneOf(c)
 	name := again.Actor.Principal
-	again.Actor = nil
+	again.Actor, again.Entropy = nil, 0 // what the nodes put in, and no client
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "raftboard-as", name), statusPatience)
 	defer cancel()
 	resp, err := h.Ask(name, node).Apply(ctx, &wirepb.ApplyRequest{Command: again})

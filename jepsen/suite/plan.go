@@ -51,6 +51,8 @@ func (p Plan) Complete() (Plan, error) {
 	switch {
 	case p.Driver != Sim && p.Driver != Netns:
 		err = errors.Join(err, fmt.Errorf("no driver %q: there are %s and %s", p.Driver, Sim, Netns))
+	case len(CannotDo(p.Driver, p.Nemeses)) > 0:
+		err = errors.Join(err, fmt.Errorf("the driver %s cannot do %v: use --driver netns", p.Driver, CannotDo(p.Driver, p.Nemeses)))
 	case p.Nodes != 3 && p.Nodes != 5:
 		err = errors.Join(err, fmt.Errorf("%d nodes: a run has 3 or 5", p.Nodes))
 	case p.Time < 5*time.Second || p.Time > 24*time.Hour:

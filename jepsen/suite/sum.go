@@ -10,14 +10,14 @@ import (
 	"raftboard/jepsen/history"
 )
 
-// CannotDo lists the nemeses that a driver does not have. One process on virtual time cannot
-// be starved of its core.
+// CannotDo lists the nemeses that a driver does not have. In one process no single node can be
+// starved of its core, or break at a point of its code without the others.
 func CannotDo(driver string, nemeses []string) (missing []string) {
 	if driver != Sim {
 		return nil
 	}
 	for _, n := range nemeses {
-		if n == "cpu" {
+		if n == "cpu" || n == "failpoint" {
 			missing = append(missing, n)
 		}
 	}
