@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -126,11 +125,10 @@ func (f *matrixFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintf(progress, "the budget is spent: %d runs were not made\n", unrun)
 	}
 	fmt.Fprintln(progress, suite.Sum(outcomes))
-	page := filepath.Join(f.dir, suite.PageFile)
-	if err := writeSuite(page, outcomes, nil, impossible); err != nil {
+	if err := suite.Keep(f.dir, "go run ./jepsen/cmd/faults matrix --driver "+f.driver, outcomes, nil); err != nil {
 		return err
 	}
-	fmt.Fprintln(progress, "page:", page)
+	fmt.Fprintln(progress, "page:", filepath.Join(f.dir, suite.PageFile))
 	if unrun > 0 {
 		worst = suite.Worst(worst, check.INVALID)
 	}
@@ -144,14 +142,4 @@ func (f *matrixFlags) slice() int {
 		return 40
 	}
 	return 1
-}
-
-// writeSuite writes the page of several runs.
-func writeSuite(path string, outcomes []suite.Outcome, mutants []suite.Caught, open []string) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	return suite.WritePage(file, outcomes, mutants, open)
 }

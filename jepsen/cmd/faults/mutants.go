@@ -86,7 +86,7 @@ func (f *mutantFlags) run(cmd *cobra.Command) error {
 		all = append(all, c)
 		showCaught(cmd.OutOrStdout(), f.output, c)
 	}
-	if err := writeSuite(filepath.Join(f.dir, suite.PageFile), nil, all, nil); err != nil {
+	if err := suite.Keep(f.dir, "go run ./jepsen/cmd/faults mutants", nil, all); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%d planted bugs, %d not as they should be; page: %s\n", len(all), bad, filepath.Join(f.dir, suite.PageFile))
@@ -118,7 +118,8 @@ func (f *mutantFlags) one(ctx context.Context, b *builds, m table.Mutant) (suite
 		if err != nil {
 			return c, err
 		}
-		c.Runs, c.Took, c.Seed, c.By, c.Caught = n+1, time.Since(began), plan.Seed, o.Fired, suite.Catches(m, o)
+		c.Runs, c.Took, c.Seed, c.Dir = n+1, time.Since(began), plan.Seed, o.Dir
+		c.By, c.Caught = o.Fired, suite.Catches(m, o)
 		c.Said = strings.Join(append(o.Findings[:min(len(o.Findings), 1)], o.Error), "")
 		if !c.Caught {
 			continue
