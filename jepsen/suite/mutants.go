@@ -18,6 +18,7 @@ type Caught struct {
 	Seed    uint64        `json:"seed"`     // of the run that caught it
 	Clean   bool          `json:"clean"`    // the same seed without the bug is VALID
 	NotHere bool          `json:"not_here"` // and where it must not be caught it was not; true if nothing is named
+	Dir     string        `json:"dir"`      // of the run that caught it
 	Said    string        `json:"said"`     // the first finding, or why there is none
 }
 
