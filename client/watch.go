@@ -8,6 +8,7 @@ import (
 	"time"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/planted"
 	wirepb "raftboard/transport/pb"
 )
 
@@ -315,7 +316,8 @@ func (w *Watch) began(m *wirepb.WatchOpened) error {
 func (w *Watch) events(list []*wirepb.WatchEvent) error {
 	for _, e := range list {
 		ev := e.Event
-		if ev.Rev < w.lastRev || (ev.Rev == w.lastRev && ev.Sub <= w.lastSub) || ev.Rev < w.next {
+		seen := ev.Rev < w.lastRev || (ev.Rev == w.lastRev && ev.Sub <= w.lastSub) || ev.Rev < w.next
+		if seen && !planted.Bug("M16b") {
 			continue
 		}
 		w.lastRev, w.lastSub = ev.Rev, ev.Sub

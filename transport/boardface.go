@@ -8,6 +8,7 @@ import (
 
 	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/planted"
 	wirepb "raftboard/transport/pb"
 )
 
@@ -28,6 +29,7 @@ func (f boardFace) Apply(ctx context.Context, request *wirepb.ApplyRequest) (*wi
 		return nil, statusOf(refused, f.service.leader())
 	}
 	answer := f.service.apply(ctx, actor, request)
+	planted.Point("answer-send")
 	if err := statusOf(answer.Result, answer.Leader); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 	"raftboard/node"
 	wirepb "raftboard/transport/pb"
 )
@@ -131,6 +132,7 @@ func (p *forwarded) loop(ctx context.Context, stream grpc.BidiStreamingServer[wi
 		case answer := <-p.answers:
 			p.calls[answer.Id]()
 			delete(p.calls, answer.Id)
+			planted.Point("forward-answer")
 			if err := stream.Send(answer); err != nil {
 				return err
 			}

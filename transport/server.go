@@ -17,6 +17,7 @@ import (
 
 	"raftboard/fsm"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/planted"
 	"raftboard/node"
 	wirepb "raftboard/transport/pb"
 )
@@ -192,6 +193,9 @@ func (s *Server) belong() error {
 	n := s.service.node.Load()
 	s.running.Go(func() { s.enlist.followRecord(s.ctx, n) })
 	s.running.Go(func() { s.followLeader(n) })
+	if planted.Bug("M21") { // the bug: a leader's own timer, of which the log knows nothing
+		s.running.Go(func() { s.timeLeases(n) })
+	}
 	return s.enlist.keepAnnounced(s.ctx, n)
 }
 

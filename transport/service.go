@@ -13,6 +13,7 @@ import (
 
 	"raftboard/fsm"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/planted"
 	"raftboard/node"
 	wirepb "raftboard/transport/pb"
 )
@@ -112,7 +113,11 @@ func checkFromOutside(c *boardpb.Command, most int) *boardpb.Result {
 // away. A command that was not done is tried again, at the next leader if need be, while
 // there is time: an election then costs its callers a pause and no error.
 func (s *service) propose(ctx context.Context, c *boardpb.Command) (*boardpb.Result, *wirepb.Leader) {
-	ctx, cancel := context.WithTimeout(ctx, unavailableAfter)
+	within := unavailableAfter
+	if planted.Bug("M35") { // the bug: as long as it takes
+		within = time.Hour
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
 		r, leader := s.proposeOnce(ctx, c)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/planted"
 	wirepb "raftboard/transport/pb"
 )
 
@@ -97,6 +98,7 @@ func (c *session) loop(ctx context.Context, stream grpc.BidiStreamingServer[wire
 		case answer := <-c.answers:
 			c.calls[answer.Id]()
 			delete(c.calls, answer.Id)
+			planted.Point("answer-send")
 			if err := stream.Send(answer); err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 	"raftboard/node"
 	wirepb "raftboard/transport/pb"
 )
@@ -69,6 +70,7 @@ func (s *service) serveWatch(ctx context.Context, request *wirepb.WatchRequest,
 		for {
 			select {
 			case m := <-w.buffer:
+				planted.Point("feed-send")
 				if m == nil || send(m) != nil {
 					return
 				}
@@ -133,6 +135,12 @@ func (s *service) openWatch(ctx context.Context, request *wirepb.WatchRequest) (
 	}
 	if from, given := request.Start.(*wirepb.WatchRequest_FromRev); given {
 		w.next = max(from.FromRev, 1)
+		if planted.Bug("M16a") && w.next > 1 { // the bug: one late
+			w.next++
+		}
+		if planted.Bug("M16b") && w.next > 1 { // the bug: one early
+			w.next--
+		}
 		if refused := w.retained(b); refused != nil {
 			return nil, nil, refused
 		}
@@ -188,11 +196,19 @@ func (w *watch) run(ctx context.Context, request *wirepb.WatchRequest, view *sta
 	idle, age := time.NewTimer(bookmarkEvery), time.NewTimer(streamAge)
 	defer idle.Stop()
 	defer age.Stop()
-	for {
+	for first := true; ; first = false {
 		changed := w.node.Changed()
+		if planted.Bug("M17") { // nothing wakes a watcher for what is only appended
+			soon := make(chan struct{})
+			time.AfterFunc(20*time.Millisecond, func() { close(soon) })
+			changed = soon
+		}
 		progress, cut := w.catchUp(ctx)
 		if cut != nil {
 			return cut
+		}
+		if first {
+			w.subscribe()
 		}
 		if progress {
 			idle.Reset(bookmarkEvery)
@@ -211,6 +227,15 @@ func (w *watch) run(ctx context.Context, request *wirepb.WatchRequest, view *sta
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// subscribe is where a watcher that is pushed to would be added to the list, when the history is
+// told. Here a cursor goes on by itself, and there is nothing to do.
+func (w *watch) subscribe() {
+	planted.Point("feed-subscribe")
+	if planted.Bug("M19") { // the bug: it goes on from where the board is by now
+		w.next = max(w.next, w.node.View().Board(w.name).Rev()+1)
 	}
 }
 
@@ -243,7 +268,13 @@ func (w *watch) catchUp(ctx context.Context) (progress bool, cut *boardpb.Result
 
 // current answers the board as this node has it now, if it still is the one that is watched.
 func (w *watch) current() (*state.Board, *boardpb.Result) {
-	b := w.node.View().Board(w.name)
+	view := w.node.View()
+	if planted.Bug("M17") { // the bug: what is appended is told
+		if ahead, ok := planted.Noted(w.node).(*state.View); ok && ahead.Applied() > view.Applied() {
+			view = ahead
+		}
+	}
+	b := view.Board(w.name)
 	if b == nil {
 		return nil, w.cut(boardpb.Code_CODE_NOT_FOUND, fmt.Sprintf("board %q was deleted", w.name))
 	}
@@ -281,6 +312,10 @@ func (w *watch) page(b *state.Board) (page []*wirepb.WatchEvent, next uint64, co
 		return true
 	})
 	if w.next < oldest {
+		if planted.Bug("M18") { // the bug: nobody hears of what is gone
+			w.next = oldest
+			return w.page(b)
+		}
 		return nil, 0, w.compacted(b, oldest)
 	}
 	return page, next, nil
@@ -298,6 +333,10 @@ func hasValue(e *boardpb.Event) bool {
 // retained refuses a start whose events are no longer all there.
 func (w *watch) retained(b *state.Board) *boardpb.Result {
 	if oldest := w.query.OldestRev(b); w.next < oldest {
+		if planted.Bug("M18") {
+			w.next = oldest
+			return nil
+		}
 		return w.compacted(b, oldest)
 	}
 	return nil

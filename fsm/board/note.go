@@ -87,6 +87,10 @@ func ReportConflict(x *state.Txn, o *boardpb.ReportConflict) *boardpb.Result {
 	if _, r := spaceOf(x, o.Key); r != nil {
 		return r
 	}
+	if l := x.Lease(o.Key); planted.Bug("M21") && o.Attempts > 1<<30 && l.GetState() == held && l.Generation == o.Version {
+		l = endLease(x, l, free, boardpb.EndedBy_ENDED_BY_EXPIRED, "") // the bug: somebody's timer says so
+		emitEnd(x, boardpb.Kind_KIND_LEASE_EXPIRED, l, l.Previous[0])
+	}
 	succeeded(x, o.Key)
 	x.Counters().PersistentConflicts++
 	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_PERSISTENT_CONFLICT, Surface: boardpb.Surface_SURFACE_KV, Key: o.Key,

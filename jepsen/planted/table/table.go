@@ -16,7 +16,7 @@ type Mutant struct {
 	Name  string `json:"name"`
 	What  string `json:"what"`
 	Where string `json:"where"` // file of the line
-	// In is where it must be planted: the processes of all nodes, or the process of the clients.
+	// Clients: it is a bug of the client, so it is planted in the process of the clients too.
 	Clients   bool     `json:"clients,omitempty"`
 	Workloads []string `json:"workloads,omitempty"`
 	Nemeses   []string `json:"nemeses,omitempty"`
@@ -117,7 +117,7 @@ func stores() []Mutant {
 			Fires: list("G1"), Driver: Test, Test: "./jepsen/planted/... -run M34a"},
 		{Name: "M34b", What: "digests are not compared", Where: "fsm/fsm.go",
 			Fault: "state-alter:40:hit", Fires: list("D1"), Driver: Test, Test: "./jepsen/planted/... -run M34b"},
-		{Name: "M35", What: "a call waits for a majority without a bound", Where: "transport/service.go, read.go",
+		{Name: "M35", What: "a call waits for a majority without a bound", Where: "transport/service.go",
 			Workloads: list("stale-reads"), Nemeses: list("partition"), Fires: list("H3"), Driver: Sim,
 			Note: "nobody has a majority for longer than the bound, and callers have longer deadlines than it"},
 		{Name: "M36", What: "a txn that is refused keeps what came before the refused operation", Where: "fsm/step.go",
