@@ -5,7 +5,10 @@ import (
 	"html"
 	"io"
 	"math"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/anishathalye/porcupine"
 
@@ -31,14 +34,14 @@ func Picture(w io.Writer, h *history.History, key string, patience time.Duration
 			clients[op.Client] = len(clients)
 		}
 		e := event(op, clients[op.Client])
-		e.Metadata = fmt.Sprintf("operation %d of %s, called at %v", op.ID, op.Client, op.Invoke)
+		e.Metadata = fmt.Sprintf("operation %d of %s, called at %v", op.ID, printed(op.Client), op.Invoke)
 		events = append(events, e)
 	}
 	drawn := model()
 	drawn.DescribeOperation = func(in, out any) string { return drawnOp(in.(question), out.(reply)) }
 	describe := drawn.DescribeState
 	// The page takes these two for HTML.
-	drawn.DescribeState = func(state any) string { return html.EscapeString(describe(state)) }
+	drawn.DescribeState = func(state any) string { return html.EscapeString(printed(describe(state))) }
 	drawn.DescribeOperationMetadata = func(of any) string { return html.EscapeString(fmt.Sprint(of)) }
 	_, info := porcupine.CheckOperationsVerbose(drawn, events, max(patience, time.Millisecond))
 	info.AddAnnotations(faultsOn(h, events))
@@ -49,7 +52,7 @@ func Picture(w io.Writer, h *history.History, key string, patience time.Duration
 func drawnOp(q question, r reply) string {
 	text := string(q.kind)
 	if q.value != "" {
-		text += " " + q.value
+		text += " " + printed(q.value)
 	}
 	if q.ifVersion > 0 {
 		text += fmt.Sprintf(" if v%d", q.ifVersion)
@@ -60,7 +63,16 @@ func drawnOp(q question, r reply) string {
 	if q.kind != history.Get || r.answer != "ok" {
 		text += r.answer + " "
 	}
-	return text + fmt.Sprintf("v%d %s", r.version, r.value)
+	return text + fmt.Sprintf("v%d %s", r.version, printed(r.value))
+}
+
+// printed spells out what does not print, of text that has any of it.
+func printed(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) || r == utf8.RuneError }) {
+		quoted := strconv.Quote(s)
+		return quoted[1 : len(quoted)-1]
+	}
+	return s
 }
 
 // faultsOn places faults in the count of beginnings and ends, which is the time of the page,
@@ -78,8 +90,8 @@ func faultsOn(h *history.History, events []porcupine.Operation) (out []porcupine
 		if end < first || start > last {
 			continue
 		}
-		out = append(out, porcupine.Annotation{Tag: "faults", Start: max(start, first), End: min(max(end, start), last), Description: f.Name,
-			Details: f.Name + " " + f.Start.String() + " to " + f.End.String() + ": " + f.Witness, BackgroundColor: "#f3c6c6"})
+		out = append(out, porcupine.Annotation{Tag: "faults", Start: max(start, first), End: min(max(end, start), last), Description: printed(f.Name),
+			Details: printed(f.Name) + " " + f.Start.String() + " to " + f.End.String() + ": " + printed(f.Witness), BackgroundColor: "#f3c6c6"})
 	}
 	return out
 }

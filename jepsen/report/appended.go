@@ -53,14 +53,13 @@ func (f *facts) appended() (*plot, *appends, string) {
 	for i := range f.h.Ops {
 		sends = sends || f.h.Ops[i].Kind == history.Append
 	}
+	lists := f.j.Appends
 	switch {
 	case !sends:
 		return nil, nil, "This load appends nothing."
-	case f.j.Order == nil:
-		return nil, nil, "There is no agreed order to compare with."
-	}
-	lists, _ := check.Appends(f.h, f.j.Order)
-	if len(lists.Readers) == 0 {
+	case lists == nil:
+		return nil, nil, "What became of each element is worked out for the workload append alone."
+	case len(lists.Readers) == 0:
 		return nil, nil, "Nobody read the board at the end, so what was lost cannot be told."
 	}
 	readers, note := lists.Readers, "A stroke per element, at the time its append began, in a row per final reader."

@@ -52,6 +52,14 @@ func gather(h *history.History, j check.Judgement) *facts {
 	return f
 }
 
+// records are the commands in the agreed order; none if there is no such order.
+func (f *facts) records() []history.Applied {
+	if f.j.Order == nil {
+		return nil
+	}
+	return f.j.Order.Records
+}
+
 // end is when the last thing was recorded, and never 0.
 func end(h *history.History) time.Duration {
 	last := h.Run.Ended

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"raftboard/jepsen/check"
@@ -47,10 +48,7 @@ func (f *facts) held() (out []held) {
 }
 
 func (f *facts) refusals() (out []refusal) {
-	if f.j.Order == nil {
-		return nil
-	}
-	for i := range f.j.Order.Records {
+	for i := range f.records() {
 		a := &f.j.Order.Records[i]
 		if !staleWrite(a) {
 			continue
@@ -68,6 +66,13 @@ func (f *facts) refusals() (out []refusal) {
 			r.key = claim
 		}
 		out = append(out, r)
+	}
+	for _, o := range f.h.Outside {
+		if !o.Accepted {
+			who, _, _ := strings.Cut(o.Client, "/")
+			out = append(out, refusal{at: f.whole.clamp(o.At), who: who, key: o.Key, tip: fmt.Sprintf(
+				"turned away outside the cluster at %s: %s wrote for %s under generation %d, and %d had been there", seconds(o.At), clip(o.Client, 40), clip(o.Key, 60), o.Generation, o.Greatest)})
+		}
 	}
 	return out
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	boardpb "raftboard/fsm/pb"
-	"raftboard/jepsen/check"
 	"raftboard/jepsen/history"
 )
 
@@ -147,22 +145,8 @@ func (f *facts) waits() (out []string) {
 
 // leaseCounts are the numbers by which work under leases is judged at a glance.
 func (f *facts) leaseCounts() (out []pair) {
-	if f.j.Order == nil || len(f.j.Windows) == 0 {
+	if len(f.j.Windows) == 0 {
 		return nil
-	}
-	commands, conflicts, held := 0, 0, 0
-	for i := range f.j.Order.Records {
-		r := &f.j.Order.Records[i]
-		if history.OpOf(r.Command.GetCallId()) == 0 {
-			continue
-		}
-		commands++
-		switch r.Result.GetOutcome() {
-		case boardpb.Outcome_OUTCOME_CONFLICT:
-			conflicts++
-		case boardpb.Outcome_OUTCOME_HELD:
-			held++
-		}
 	}
 	ended := map[string]int{}
 	for _, w := range f.j.Windows {
@@ -172,14 +156,16 @@ func (f *facts) leaseCounts() (out []pair) {
 	for _, cause := range sortedKeys(ended) {
 		ends = append(ends, fmt.Sprintf("%s %s", thousands(ended[cause]), cause))
 	}
-	rate := 0.0
-	if commands > 0 {
-		rate = 100 * float64(conflicts+held) / float64(commands)
-	}
-	return []pair{
+	g := f.j.Figures
+	out = []pair{
 		{"leases granted", thousands(len(f.j.Windows)) + ": " + strings.Join(ends, ", ")},
-		{"conflict rate", fmt.Sprintf("%s %% (%s and %s answered held, of %s of clients)", number(rate), count(conflicts, "conflict"), thousands(held), count(commands, "command"))},
-		{"reclaims", thousands(f.j.Met[check.Reclaim]) + " grants of a lease that its last holder had lost by expiry"},
-		{"fence refusals", thousands(f.j.Met[check.FencedWrite]) + " writes or hand-ins of a holder that was one no more"},
+		{"conflict rate", fmt.Sprintf("%s %% of the sets that were decided: %s, and %s accepted", number(100*g.ConflictRate), count(g.Conflicts, "conflict"), thousands(g.Sets))},
+		{"reclaims", count(g.Reclaims, "grant") + " of a lease that its last holder had lost by expiry"},
+		{"fence refusals", fmt.Sprintf("%s of a holder that was one no more, and %s turned away by what guards itself outside the cluster", count(g.FenceRefusals, "write"), thousands(g.OutsideRefusals))},
 	}
+	if g.Posted > 0 {
+		out = append(out, pair{"items", fmt.Sprintf("%s posted, %s completed, %s given back; workers crashed %s and were paused %s", thousands(g.Posted), thousands(g.Completed), thousands(g.GivenBack),
+			count(g.Crashes, "time"), count(g.Pauses, "time"))})
+	}
+	return out
 }

@@ -119,8 +119,26 @@ func tellRecord(a *history.Applied) string {
 
 func shortHash(s string) string { return cmp.Or(clip(s, 13), "not recorded") }
 
-// isCycle: the operations of the finding follow each other in a ring.
-func isCycle(found check.Finding) bool { return found.Checker == "T2" && len(found.Ops) > 1 }
+// isCycle: the operations of the finding follow each other in a ring. Of what T2 finds that
+// are those with the names of Adya's circles.
+func isCycle(found check.Finding) bool {
+	name, _, _ := strings.Cut(found.What, ",")
+	switch strings.TrimSuffix(name, "-realtime") {
+	case "G0", "G1c", "G-single", "G2":
+		return found.Checker == "T2" && len(found.Ops) > 1
+	}
+	return false
+}
+
+// ties are the sentences of a cycle that say why one operation is before the next.
+func ties(found check.Finding) (out []string) {
+	for _, line := range strings.Split(found.What, "\n") {
+		if strings.Contains(line, " is before ") {
+			out = append(out, one(strings.TrimSpace(line)))
+		}
+	}
+	return out
+}
 
 // cycle tells the operations of a ring, each before the next by what one of them saw.
 func (f *facts) cycle(b *strings.Builder, found check.Finding) {
@@ -184,7 +202,11 @@ func (f *facts) ring(found check.Finding) *ringPicture {
 		if o := by[id]; o != nil {
 			r.Nodes[i].Sub = clip(o.Client, 22)
 		}
-		r.Arrows = append(r.Arrows, fmt.Sprintf("M%s %sL%s %s", number(x+dx/size*70), number(y+dy/size*26), number(nx-dx/size*76), number(ny-dy/size*30)))
+		arrow := ringArrow{D: fmt.Sprintf("M%s %sL%s %s", number(x+dx/size*70), number(y+dy/size*26), number(nx-dx/size*76), number(ny-dy/size*30))}
+		if why := ties(found); len(why) == n {
+			arrow.Tip = why[i]
+		}
+		r.Arrows = append(r.Arrows, arrow)
 	}
 	return r
 }
@@ -193,8 +215,10 @@ func (f *facts) ring(found check.Finding) *ringPicture {
 type ringPicture struct {
 	H      float64
 	Nodes  []ringNode
-	Arrows []string
+	Arrows []ringArrow
 }
+
+type ringArrow struct{ D, Tip string }
 
 type ringNode struct {
 	X, Y      float64
