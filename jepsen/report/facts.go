@@ -142,19 +142,26 @@ func leadersOf(h *history.History, order *check.Order, clock boardClock) (out []
 
 func faultsOf(h *history.History) (out []fault) {
 	var returned []time.Duration // of what was ok
+	var began []*history.Op      // what was ok, by when it began
 	for i := range h.Ops {
 		if o := &h.Ops[i]; o.Outcome == history.OK && o.Ended > 0 {
-			returned = append(returned, o.Return)
+			returned, began = append(returned, o.Return), append(began, o)
 		}
 	}
 	slices.Sort(returned)
+	slices.SortStableFunc(began, func(a, b *history.Op) int { return cmp.Compare(a.Invoke, b.Invoke) })
+	soonest := make([]time.Duration, len(began)) // the first return of what began then or later
+	for i := len(began) - 1; i >= 0; i-- {
+		soonest[i] = began[i].Return
+		if i+1 < len(began) {
+			soonest[i] = min(soonest[i], soonest[i+1])
+		}
+	}
 	for _, one := range h.Faults {
 		f := fault{Fault: one, onClient: one.Nemesis == "" && one.Name != check.NoMajority}
-		for i := range h.Ops {
-			o := &h.Ops[i]
-			if o.Outcome == history.OK && o.Ended > 0 && o.Invoke >= f.Start && (!f.answered || o.Return-f.Start < f.first) {
-				f.first, f.answered = o.Return-f.Start, true
-			}
+		at, _ := slices.BinarySearchFunc(began, f.Start, func(o *history.Op, start time.Duration) int { return cmp.Compare(o.Invoke, start) })
+		if f.answered = at < len(began); f.answered {
+			f.first = soonest[at] - f.Start
 		}
 		f.silence = silence(returned, f.Start, f.End)
 		out = append(out, f)

@@ -68,8 +68,10 @@ type moment struct {
 	at    time.Duration
 	order int  // of what happens at the same time
 	must  bool // the finding names it
-	text  string
+	tell  func() string
 }
+
+func says(text string) func() string { return func() string { return text } }
 
 // happened lists what was done around a finding.
 func (f *facts) happened(b *strings.Builder, found check.Finding) {
@@ -95,7 +97,7 @@ func (f *facts) happened(b *strings.Builder, found check.Finding) {
 		if m.must {
 			mark = "*"
 		}
-		fmt.Fprintf(b, "%s %9.3f  %s\n", mark, m.at.Seconds(), m.text)
+		fmt.Fprintf(b, "%s %9.3f  %s\n", mark, m.at.Seconds(), m.tell())
 	}
 	f.windowsOf(b, keys)
 }
@@ -111,8 +113,8 @@ func (f *facts) focus(found check.Finding, ops []*history.Op) (time.Duration, bo
 		}
 		return last.Invoke, true
 	}
-	if found.Index > 0 && f.j.Order != nil {
-		for i := range f.j.Order.Records {
+	if found.Index > 0 {
+		for i := range f.records() {
 			if r := &f.j.Order.Records[i]; r.Index == found.Index {
 				return f.clock.when(r)
 			}
@@ -128,12 +130,12 @@ func (f *facts) keysIn(found check.Finding, ops []*history.Op) []string {
 	for _, o := range ops {
 		keys[keyOf(o)] = true
 	}
-	if f.j.Order != nil {
+	if len(f.records()) > 0 {
 		words := map[string]bool{}
 		for _, w := range strings.FieldsFunc(found.What, func(r rune) bool { return r == ' ' || r == ':' || r == ',' || r == ';' || r == '"' || r == '\n' }) {
 			words[w] = true
 		}
-		for i := range f.j.Order.Records {
+		for i := range f.records() {
 			r := &f.j.Order.Records[i]
 			for _, key := range keysOf(r) {
 				if words[key] || r.Index == found.Index && found.Index > 0 && len(ops) == 0 {
@@ -157,7 +159,7 @@ func (f *facts) opMoments(ops []*history.Op, keys []string, found check.Finding)
 		if !named[o.ID] && !slices.Contains(keys, keyOf(o)) && !slices.Contains(keys, o.Key) {
 			continue
 		}
-		out = append(out, moment{at: o.Invoke, must: named[o.ID], text: f.tellOp(o)})
+		out = append(out, moment{at: o.Invoke, must: named[o.ID], tell: func() string { return f.tellOp(o) }})
 	}
 	return out
 }
@@ -183,14 +185,11 @@ func (f *facts) tellOp(o *history.Op) string {
 
 // entryMoments are the commands of a finding and those on its keys.
 func (f *facts) entryMoments(ops []*history.Op, keys []string, found check.Finding) (out []moment) {
-	if f.j.Order == nil {
-		return nil
-	}
 	named := map[uint64]bool{}
 	for _, o := range ops {
 		named[o.ID] = true
 	}
-	for i := range f.j.Order.Records {
+	for i := range f.records() {
 		r := &f.j.Order.Records[i]
 		must := named[history.OpOf(r.Command.GetCallId())] || found.Index > 0 && r.Index == found.Index
 		if !must && !slices.ContainsFunc(keysOf(r), func(k string) bool { return slices.Contains(keys, k) }) {
@@ -200,7 +199,7 @@ func (f *facts) entryMoments(ops []*history.Op, keys []string, found check.Findi
 		if !known {
 			continue
 		}
-		out = append(out, moment{at: at, order: 1, must: must, text: tellEntry(r)})
+		out = append(out, moment{at: at, order: 1, must: must, tell: func() string { return tellEntry(r) }})
 	}
 	return out
 }
@@ -218,18 +217,18 @@ func (f *facts) faultMoments(from, to time.Duration) (out []moment) {
 	for _, one := range f.faults {
 		name := "FAULT " + clip(one.Name, 40) + " of " + clip(one.targets(), 60)
 		if one.Start >= from && one.Start <= to {
-			out = append(out, moment{at: one.Start, order: 2, text: name + " begins; " + cmp.Or(clip(one.Witness, 120), "nothing shows that it happened")})
+			out = append(out, moment{at: one.Start, order: 2, tell: says(name + " begins; " + cmp.Or(clip(one.Witness, 120), "nothing shows that it happened"))})
 		}
 		if one.End >= from && one.End <= to && one.End > one.Start {
-			out = append(out, moment{at: one.End, order: 2, text: name + " is over"})
+			out = append(out, moment{at: one.End, order: 2, tell: says(name + " is over")})
 		}
 		if one.Start < from && one.End > to {
-			out = append(out, moment{at: max(from, 0), order: -1, text: fmt.Sprintf("%s lasts since %s", name, seconds(one.Start))})
+			out = append(out, moment{at: max(from, 0), order: -1, tell: says(name + " lasts since " + seconds(one.Start))})
 		}
 	}
 	for _, l := range f.leaders {
 		if l.at >= from && l.at <= to {
-			out = append(out, moment{at: l.at, order: 2, text: fmt.Sprintf("LEADER in term %d is %s", l.term, clip(l.node, 40))})
+			out = append(out, moment{at: l.at, order: 2, tell: says(fmt.Sprintf("LEADER in term %d is %s", l.term, clip(l.node, 40)))})
 		}
 	}
 	return out

@@ -250,7 +250,7 @@ func (f *facts) told(b *strings.Builder, watcher string, found check.Finding) {
 	}
 	var all []moment
 	for i := max(0, at-5); i < min(len(log), at+4); i++ {
-		all = append(all, moment{at: log[i].At, order: i, must: i == at, text: tellTold(&log[i])})
+		all = append(all, moment{at: log[i].At, order: i, must: i == at, tell: func() string { return tellTold(&log[i]) }})
 	}
 	if len(all) > 0 {
 		all = append(all, f.faultMoments(all[0].at-beside, all[len(all)-1].at+beside)...)
@@ -265,7 +265,7 @@ func (f *facts) told(b *strings.Builder, watcher string, found check.Finding) {
 		if m.must {
 			mark = "*"
 		}
-		fmt.Fprintf(b, "%s %9.3f  %s\n", mark, m.at.Seconds(), m.text)
+		fmt.Fprintf(b, "%s %9.3f  %s\n", mark, m.at.Seconds(), m.tell())
 	}
 }
 
