@@ -103,6 +103,9 @@ func Start(ctx context.Context, opt Options) (*Cluster, error) {
 	if err == nil {
 		err = c.ready(ctx)
 	}
+	for i := 0; i < opt.Nodes && err == nil; i++ {
+		err = c.with(i, (*node).keepStopped)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("netns: %w", err), c.Close())
 	}

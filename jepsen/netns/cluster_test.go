@@ -16,7 +16,6 @@ import (
 	"raftboard/jepsen/history"
 	"raftboard/jepsen/nemesis"
 	"raftboard/jepsen/netns"
-	"raftboard/jepsen/workload"
 )
 
 // built are the binaries of this test process, each built once.
@@ -57,6 +56,11 @@ func (b *built) get(t *testing.T, name string, args ...string) string {
 	return b.path
 }
 
+// settings are of a board with a place for everybody.
+func settings() *boardpb.BoardSettings {
+	return &boardpb.BoardSettings{Namespaces: []*boardpb.Namespace{{Pattern: "reg/*", Mode: boardpb.Mode_MODE_SHARED, Purpose: "tests"}}}
+}
+
 // needed ends a test on a machine that cannot run it.
 func needed(t *testing.T) {
 	t.Helper()
@@ -80,7 +84,7 @@ func start(t *testing.T, change func(*netns.Options)) (*netns.Cluster, *history.
 		t.Fatal(err)
 	}
 	admin := dial(t, c, "admin")
-	if _, err := admin.CreateBoard(t.Context(), "b", workload.Register{}.Settings()); err != nil {
+	if _, err := admin.CreateBoard(t.Context(), "b", settings()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -91,8 +95,21 @@ func start(t *testing.T, change func(*netns.Options)) (*netns.Cluster, *history.
 			t.Errorf("%+v", note)
 		}
 		nothingLeft(t, opt.Dir)
+		if t.Failed() {
+			said(t, opt.Dir)
+		}
 	})
 	return c, log
+}
+
+// said logs what the processes said last.
+func said(t *testing.T, dir string) {
+	logs, _ := filepath.Glob(dir + "/*/life*.log")
+	for _, path := range logs {
+		text, _ := os.ReadFile(path)
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		t.Logf("%s:\n%s", path, strings.Join(lines[max(0, len(lines)-20):], "\n"))
+	}
 }
 
 // nothingLeft looks for whatever this process made and did not remove.
@@ -195,9 +212,9 @@ func set(t *testing.T, cl *client.Client, key, value string) *boardpb.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	res, err := cl.Board("b").Set(ctx, key, []byte(fmt.Sprintf("%q", value)), client.SetOptions{})
-	if err != nil {
-		t.Fatalf("set %s: %v", key, err)
+	res, err := cl.Board("b").Mutate(ctx, key, func(*boardpb.Entry) ([]byte, error) { return fmt.Appendf(nil, "%q", value), nil })
+	if err != nil || res.Outcome != boardpb.Outcome_OUTCOME_OK {
+		t.Fatalf("set %s: %v, %v", key, res, err)
 	}
 	return res
 }

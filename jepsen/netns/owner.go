@@ -18,7 +18,7 @@ var ownedName = regexp.MustCompile(`^` + prefix + `(\d+)\.(\d+)-(\d+)-`)
 // birth is when a process began, in ticks since the machine did: a pid is used again, a pair
 // of both is not. It is an error when there is no such process.
 func birth(pid int) (uint64, error) {
-	fields, err := procStat(pid)
+	fields, err := statFields(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
@@ -29,18 +29,19 @@ func birth(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[startTime], 10, 64)
 }
 
-// procStat are the fields of /proc/PID/stat behind the name of the program; the first is the
-// state: R, S, D, T, Z.
-func procStat(pid int) ([]string, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// statFields are the fields of a stat file of /proc behind the name of the program; the first
+// is the state: R, S, D, T, Z.
+func statFields(path string) ([]string, error) {
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	_, behind, ok := strings.Cut(string(raw[strings.LastIndexByte(string(raw), ')'):]), " ")
-	if !ok {
-		return nil, fmt.Errorf("/proc/%d/stat: %q", pid, raw)
+	text := string(raw)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) == 0 {
+		return nil, fmt.Errorf("%s: %q", path, text)
 	}
-	return strings.Fields(behind), nil
+	return fields, nil
 }
 
 // owner is this process as it stands in names.

@@ -31,25 +31,28 @@ type node struct {
 	founders int // 0: it joins
 	space    *space
 	wall     *wall
+	disk     *disk // nil: its data directory is one of the machine
 	retired  atomic.Bool
 
 	mu        sync.Mutex // one thing at a time is done to a node
 	life      *life      // nil: down
 	lives     int
-	other     bool   // it runs the other binary from its next life on
-	failpoint string // of its next life
-	died      error  // why it ended by itself; nil: it did not, or that was told
+	other     bool    // it runs the other binary from its next life on
+	failpoint string  // of its next life
+	share     float64 // of a core; 0: no limit
+	damaged   bool    // since its last life
+	died      error   // why it ended by itself; nil: it did not, or that was told
 }
 
 // life is one process.
 type life struct {
-	number    int
-	binary    string
-	failpoint string
-	cmd       *exec.Cmd
-	log       string        // path of what it says
-	ended     chan struct{} // closed when the process has ended
-	read      chan struct{} // closed when its trace was read to the end
+	number int
+	cmd    *exec.Cmd
+	wanted bool          // its end was: it is not one by itself
+	log    string        // path of what it says
+	upTo   int64         // what it said behind this, without power, does not count; 0: all counts
+	ended  chan struct{} // closed when the process has ended
+	read   chan struct{} // closed when its trace was read to the end
 }
 
 // plug makes the namespace of a node and puts it on the bridge.
@@ -69,7 +72,11 @@ func (n *node) plug() (err error) {
 	if err == nil {
 		n.wall, err = newWall(n.space, "")
 	}
-	return errors.Join(err, os.MkdirAll(n.dir(), 0o755))
+	err = errors.Join(err, os.MkdirAll(n.dir(), 0o755))
+	if err == nil && n.c.opt.PowerDisks {
+		n.disk, err = newDisk(filepath.Join(n.dir(), "disk.ext4"), filepath.Join(n.dir(), n.space.name))
+	}
+	return err
 }
 
 // close ends the node and removes all that is of it but its directory.
@@ -88,14 +95,23 @@ func (n *node) remove() error {
 	if n.space == nil {
 		return nil
 	}
-	return n.space.close()
+	err := n.release()
+	if n.disk != nil {
+		err = errors.Join(err, n.disk.close())
+	}
+	return errors.Join(err, n.space.close())
 }
 
 // dir holds all that is of a node.
 func (n *node) dir() string { return filepath.Join(n.c.dir, n.name) }
 
 // data is its data directory.
-func (n *node) data() string { return filepath.Join(n.dir(), "data") }
+func (n *node) data() string {
+	if n.disk != nil {
+		return filepath.Join(n.disk.at, "data")
+	}
+	return filepath.Join(n.dir(), "data")
+}
 
 // args are those of its next life.
 func (n *node) args(trace string) []string {
@@ -143,9 +159,13 @@ func (n *node) start() error {
 	case n.retired.Load():
 		return fmt.Errorf("netns: %s is retired", n.name)
 	}
-	l := &life{number: n.lives + 1, binary: n.c.opt.Binary, failpoint: n.failpoint, ended: make(chan struct{}), read: make(chan struct{})}
+	if err := n.prepare(); err != nil {
+		return err
+	}
+	l := &life{number: n.lives + 1, ended: make(chan struct{}), read: make(chan struct{})}
+	binary := n.c.opt.Binary
 	if n.other {
-		l.binary = n.c.opt.OtherBinary
+		binary = n.c.opt.OtherBinary
 	}
 	l.log = filepath.Join(n.dir(), fmt.Sprintf("life%d.log", l.number))
 	trace := filepath.Join(n.dir(), fmt.Sprintf("life%d.trace", l.number))
@@ -154,8 +174,8 @@ func (n *node) start() error {
 		return err
 	}
 	defer out.Close()
-	l.cmd = exec.Command(l.binary, n.args(trace)...)
-	l.cmd.Env, l.cmd.Stdout, l.cmd.Stderr = n.environment(), out, out
+	l.cmd = exec.Command(binary, n.args(trace)...)
+	l.cmd.Env, l.cmd.Stdout, l.cmd.Stderr = append(n.environment(), n.plant(n.failpoint)...), out, out
 	// A group of its own, so that a Ctrl-C is the harness's to answer; the end of the thread
 	// that forks it, and so of the harness, is its end.
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -163,6 +183,10 @@ func (n *node) start() error {
 		return fmt.Errorf("netns: start %s: %w", n.name, err)
 	}
 	n.life, n.lives = l, l.number
+	var confined error
+	if n.share > 0 {
+		confined = n.confine()
+	}
 	go func() { // ends with the process
 		defer close(l.ended)
 		l.cmd.Wait() // how it ended is in ProcessState
@@ -171,7 +195,20 @@ func (n *node) start() error {
 		defer close(l.read)
 		n.follow(l, trace)
 	}()
-	return nil
+	return confined
+}
+
+// prepare makes ready what a life needs, and keeps a copy of what it begins with.
+func (n *node) prepare() error {
+	if err := n.powered(); err != nil {
+		return err
+	}
+	damaged := n.damaged
+	n.damaged = false
+	if n.lives == 0 || damaged {
+		return nil
+	}
+	return n.keep()
 }
 
 // alive says whether there is a process. Called with n.mu held.
@@ -187,7 +224,9 @@ func (n *node) reap() {
 	}
 	select {
 	case <-n.life.ended:
-		n.died = fmt.Errorf("%s, life %d: %v: %s", n.name, n.life.number, n.life.cmd.ProcessState, lastWords(n.life.log))
+		if !n.life.wanted {
+			n.died = fmt.Errorf("%s, life %d: %v: %s", n.name, n.life.number, n.life.cmd.ProcessState, lastWords(n.life.log))
+		}
 		n.buried()
 	default:
 	}
@@ -200,14 +239,20 @@ func (n *node) buried() {
 	n.life = nil
 }
 
-// end sends a signal and waits for the end of the process. Called with n.mu held.
-func (n *node) end(sig syscall.Signal, most time.Duration) error {
+// ask tells a process to end; false when there is none. Called with n.mu held.
+func (n *node) ask(sig syscall.Signal) (asked bool, err error) {
 	if !n.alive() {
-		return nil
+		return false, nil
 	}
+	n.life.wanted = true
 	if err := n.life.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
+		return true, err
 	}
+	return true, nil
+}
+
+// wait waits for the end of a process that was asked to. Called with n.mu held.
+func (n *node) wait(most time.Duration) error {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
@@ -215,11 +260,31 @@ func (n *node) end(sig syscall.Signal, most time.Duration) error {
 		n.buried()
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("netns: %s has not ended %v after %v", n.name, most, sig)
+		return fmt.Errorf("netns: %s has not ended %v after it was told to", n.name, most)
 	}
 }
 
-func (n *node) kill() error { return n.end(syscall.SIGKILL, endPatience) }
+// kill ends a process. One that waits for its disk can only end when the disk answers, so a
+// disk that hangs answers for a moment.
+func (n *node) kill() error {
+	asked, err := n.ask(syscall.SIGKILL)
+	if !asked || err != nil {
+		return err
+	}
+	if n.disk == nil {
+		return n.wait(endPatience)
+	}
+	return n.disk.breathe(func() error { return n.wait(endPatience) })
+}
+
+// terminate lets a process end in its own way.
+func (n *node) terminate() error {
+	asked, err := n.ask(syscall.SIGTERM)
+	if !asked || err != nil {
+		return err
+	}
+	return n.wait(stopPatience)
+}
 
 // halted sends SIGSTOP or SIGCONT and waits until the kernel says so. Called with n.mu held.
 func (n *node) halted(stop bool) error {
@@ -237,12 +302,26 @@ func (n *node) halted(stop bool) error {
 		return err
 	}
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		fields, err := procStat(n.life.cmd.Process.Pid)
-		if err == nil && (fields[0] == "T") == stop {
+		states, err := threads(n.life.cmd.Process.Pid)
+		stopped := strings.Count(states, "T")
+		if err == nil && (stop && stopped == len(states) || !stop && stopped == 0) {
 			return nil
 		}
 		if time.Since(began) > seenPatience {
-			return fmt.Errorf("netns: %s is in state %v after %v: %w", n.name, fields, sig, err)
+			return fmt.Errorf("netns: the threads of %s are in states %s after %v: %w", n.name, states, sig, err)
 		}
 	}
+}
+
+// threads are the states of the threads of a process, a letter each: R, S, D, T.
+func threads(pid int) (states string, err error) {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, task := range tasks {
+		fields, err := statFields(fmt.Sprintf("/proc/%d/task/%s/stat", pid, task.Name()))
+		if err != nil {
+			return states, err
+		}
+		states += fields[0]
+	}
+	return states, err
 }

@@ -3,7 +3,6 @@ package netns
 import (
 	"errors"
 	"fmt"
-	"syscall"
 
 	"raftboard/jepsen/nemesis"
 )
@@ -26,9 +25,7 @@ func (c *Cluster) Kill(i int) error { return c.with(i, (*node).kill) }
 func (c *Cluster) Start(i int) error { return c.with(i, (*node).start) }
 
 // Stop implements nemesis.Target: SIGTERM, and 20 s for the process to end.
-func (c *Cluster) Stop(i int) error {
-	return c.with(i, func(n *node) error { return n.end(syscall.SIGTERM, stopPatience) })
-}
+func (c *Cluster) Stop(i int) error { return c.with(i, (*node).terminate) }
 
 // Pause implements nemesis.Target: SIGSTOP, until the process is in state T.
 func (c *Cluster) Pause(i int) error {

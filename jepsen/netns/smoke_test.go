@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"raftboard/client"
+	boardpb "raftboard/fsm/pb"
 	"raftboard/jepsen/nemesis"
 	"raftboard/jepsen/netns"
 )
@@ -94,7 +95,8 @@ func TestAFrozenClientHearsAndSaysNothingUntilItIsThawed(t *testing.T) {
 	thaw := c.Freeze("frozen")
 	answered := make(chan error, 1)
 	go func() {
-		_, err := frozen.Board("b").Set(context.WithoutCancel(t.Context()), "reg/k", []byte(`"2"`), client.SetOptions{})
+		_, err := frozen.Board("b").Mutate(context.WithoutCancel(t.Context()), "reg/k",
+			func(*boardpb.Entry) ([]byte, error) { return []byte(`"2"`), nil })
 		answered <- err
 	}()
 	set(t, other, "reg/unhindered", "1")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -65,7 +66,11 @@ func (n *node) overheard(l *life) {
 		return
 	}
 	defer file.Close()
-	lines := bufio.NewReader(file)
+	most := l.upTo
+	if most == 0 {
+		most = math.MaxInt64
+	}
+	lines := bufio.NewReader(io.LimitReader(file, most))
 	for {
 		line, err := lines.ReadString('\n')
 		for mark, kind := range alarms() {
