@@ -46,6 +46,13 @@ type clockFault struct {
 	drift        float64
 }
 
+// set begins anew, with what a file will say.
+func (c *clockFault) set(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.file, c.wall, c.strobe, c.drift = watched{path: path}, 0, 0, 0
+}
+
 func (c *clockFault) now() (wall, strobe time.Duration, drift float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,6 +121,7 @@ type drifting struct {
 
 	mu          sync.Mutex
 	from, shown time.Duration // the real clock and this one, at the last reading
+	drift       float64       // since then: what is heard of now counts from now on
 }
 
 func (d *drifting) now() time.Duration {
@@ -122,8 +130,9 @@ func (d *drifting) now() time.Duration {
 	defer d.mu.Unlock()
 	now := d.real()
 	if passed := now - d.from; passed > 0 {
-		d.shown += passed + time.Duration(float64(passed)*drift)
+		d.shown += passed + time.Duration(float64(passed)*d.drift)
 		d.from = now
 	}
+	d.drift = drift
 	return d.shown
 }

@@ -41,8 +41,9 @@ type plants struct {
 // Setting is what a test plants. Points are called at every hit of a point, with the number of
 // the hit from 1 on; what one returns is the answer of Error, and nothing at a Point.
 type Setting struct {
-	Bugs   []string
-	Points map[string]func(hit int) error
+	Bugs                 []string
+	Points               map[string]func(hit int) error
+	FaultFile, ClockFile string
 }
 
 // Set plants in this process in place of what the environment says, until Reset.
@@ -58,7 +59,8 @@ func Set(s Setting) {
 	process.mu.Lock()
 	defer process.mu.Unlock()
 	process.bugs.Store(&bugs)
-	process.points = points
+	process.points, process.filed, process.file = points, nil, watched{path: s.FaultFile}
+	process.clock.set(s.ClockFile)
 }
 
 // Reset plants nothing any more, in this process.
@@ -75,8 +77,9 @@ func (p *plants) fromEnvironment() {
 		delete(bugs, "")
 		points, err := Parse(os.Getenv("FAULT"))
 		p.mu.Lock()
-		p.points, p.file.path, p.clock.file.path = points, os.Getenv("FAULT_FILE"), os.Getenv("FAULT_CLOCK")
+		p.points, p.file.path = points, os.Getenv("FAULT_FILE")
 		p.mu.Unlock()
+		p.clock.set(os.Getenv("FAULT_CLOCK"))
 		p.bugs.Store(&bugs)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "FAULT:", err)
