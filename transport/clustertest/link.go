@@ -74,6 +74,8 @@ func (w *way) resets() bool {
 func (w *way) cross(ctx context.Context) error {
 	const handshake = 64 // bytes
 	at, bitten := w.send(handshake)
+	var timer wait
+	defer timer.stop()
 	for {
 		held, changed := w.holds()
 		left := time.Until(at)
@@ -87,15 +89,12 @@ func (w *way) cross(ctx context.Context) error {
 		if held {
 			left = forever
 		}
-		timer := newWait(left)
 		select {
 		case <-changed:
-		case <-timer.over():
+		case <-timer.over(left):
 		case <-ctx.Done():
-			timer.stop()
 			return context.Cause(ctx)
 		}
-		timer.stop()
 	}
 }
 

@@ -24,6 +24,8 @@ type pipe struct {
 
 	news chan struct{} // something arrived or ended; holds one
 	room chan struct{} // something was read or ended; holds one
+
+	reads, writes wait
 }
 
 type chunk struct {
@@ -64,13 +66,12 @@ func (p *pipe) write(b []byte, d *deadline) (int, error) {
 		if left <= 0 {
 			return 0, os.ErrDeadlineExceeded
 		}
-		wait := newWait(left)
 		select {
 		case <-p.room:
 		case <-moved:
-		case <-wait.over():
+		case <-p.writes.over(left):
 		}
-		wait.stop()
+		p.writes.stop()
 	}
 }
 
@@ -106,14 +107,13 @@ func (p *pipe) read(b []byte, d *deadline) (int, error) {
 		if left <= 0 {
 			return 0, os.ErrDeadlineExceeded
 		}
-		w := newWait(min(wait, left))
 		select {
 		case <-p.news:
 		case <-changed:
 		case <-moved:
-		case <-w.over():
+		case <-p.reads.over(min(wait, left)):
 		}
-		w.stop()
+		p.reads.stop()
 	}
 }
 
@@ -153,24 +153,23 @@ func (p *pipe) take(b []byte, held bool) (n int, wait time.Duration, err error) 
 // forever is a wait that only news ends.
 const forever = time.Duration(1<<63 - 1)
 
-// wait is a timer, or none for a wait that has no end of its own.
+// wait is the timer of one goroutine that waits again and again.
 type wait struct{ timer *time.Timer }
 
-func newWait(d time.Duration) wait {
-	if d == forever {
-		return wait{}
-	}
-	return wait{time.NewTimer(d)}
-}
-
-func (w wait) over() <-chan time.Time {
-	if w.timer == nil {
+// over is told when a time has passed, from here on; for a wait that has no end it is nil.
+func (w *wait) over(d time.Duration) <-chan time.Time {
+	switch {
+	case d == forever:
 		return nil
+	case w.timer == nil:
+		w.timer = time.NewTimer(d)
+	default:
+		w.timer.Reset(d)
 	}
 	return w.timer.C
 }
 
-func (w wait) stop() {
+func (w *wait) stop() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
