@@ -20,9 +20,16 @@ func Demanded(run history.Run) Demand {
 	case "txn":
 		d.Kinds = []history.Kind{history.Txn, history.Dump}
 		d.States = []State{Conflicted}
+	case "operations":
+		d.Kinds = []history.Kind{history.Append, history.Dump, history.Post, history.ClaimNext, history.Partial, history.Complete}
+		d.States = []State{Renewed}
+	case "soak":
+		d.Kinds = []history.Kind{history.Get, history.Set, history.Mutate, history.Append, history.Dump, history.Post, history.ClaimNext,
+			history.Partial, history.Complete}
+		d.States = append([]State{Renewed, HeardRead}, workStates(run, 160)...)
 	case "work":
 		d.Kinds = []history.Kind{history.Post, history.ClaimNext, history.Partial, history.Complete}
-		d.States = append([]State{Renewed}, workStates(run)...)
+		d.States = append([]State{Renewed}, workStates(run, 80)...)
 	case "retry":
 		d.Kinds = []history.Kind{history.Append, history.Set, history.LoopClose}
 		d.States = []State{Resent, Conflicted, Abandoned, BodyReused, AfterEnd}
@@ -37,10 +44,10 @@ func Demanded(run history.Run) Demand {
 	return d
 }
 
-// workStates are what workers do to themselves early in their lives: enough items must have
-// been posted before the first fault for each to have come to that.
-func workStates(run history.Run) []State {
-	if run.Time > 0 && float64(run.Rate)*baseline(run).Seconds() < 80 {
+// workStates are what workers do to themselves early in their lives: enough operations must
+// have been made before the first fault for each to have come to that.
+func workStates(run history.Run, enough float64) []State {
+	if run.Time > 0 && float64(run.Rate)*baseline(run).Seconds() < enough {
 		return nil
 	}
 	return []State{Reclaim, FencedWrite}

@@ -15,6 +15,8 @@
 //	Registers  every key is linearizable, value and version together (R1)
 //	Leases     a second, naive account of who held what when (L1 to L5, L7, Q2)
 //	Work       posted items are done once and nothing is lost (Q1, Q3 to Q6)
+//	Outside    what guards itself by generations alone took no older one (Q2, L1)
+//	Operations members came and went, and nothing was lost (B1 to B4)
 //	Feed       watchers were told exactly A (F1 to F3, F6, F7, F10)
 //	Sometimes  what the run really met (G7)
 //

@@ -26,6 +26,7 @@ const (
 	FeedFailover   State = "feed resumed across a failover"
 	Renewed        State = "keepalive"
 	Installed      State = "snapshot install"             // of a state that the node had not reached by itself
+	HeardRead      State = "read of what was told"        // by somebody who had heard of it in the feed
 	Graced         State = "grace used"                   // a lease lived on only because there had been an election
 	FourConflicts  State = "conflict four times in a row" // and it was reported
 )
@@ -60,6 +61,9 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 		}
 	}
 	for _, op := range h.Ops {
+		if heard(&op) {
+			n[HeardRead]++
+		}
 		if op.Outcome != history.Info || op.Kind.Reads() {
 			continue
 		}

@@ -55,25 +55,19 @@ func (e *evidence) ofWorkload() []Finding {
 	case "register":
 		return Registers(e.decided, patience)
 	case "append":
-		plot, found := Appends(e.History, e.order)
-		e.appends = plot
-		return found
+		return e.lists()
 	case "txn":
 		return Transactions(e.History, e.order)
 	case "work":
 		return e.work()
+	case "operations":
+		return e.operations()
+	case "soak":
+		return e.soak()
 	case "retry":
 		return Retry(e.History, e.order)
 	}
 	return []Finding{invalid("no checker knows the workload %q", e.Run.Workload)}
-}
-
-// work is what every load that has workers in it is judged by.
-func (e *evidence) work() []Finding {
-	found := Work(e.History, e.order, e.windows)
-	found = append(found, Outside(e.History, e.windows)...)
-	found = append(found, Registers(e.decided, patience)...) // the tallies
-	return append(found, Feed(e.History, e.order, e.windows)...)
 }
 
 func gravestFirst(found []Finding) []Finding {

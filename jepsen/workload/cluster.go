@@ -171,7 +171,13 @@ func look(op *history.Op, e *boardpb.Entry, rev uint64, node string, missing *bo
 
 // get reads a key through the client, which asks the leader.
 func (e Env) get(ctx context.Context, b *client.Board, name, key string) (entry *boardpb.Entry, missing *boardpb.Result) {
-	rec := e.Log.Begin(history.Op{Client: name, Kind: history.Get, Board: e.Board, Key: key})
+	return e.getAs(ctx, b, history.Op{Client: name, Key: key})
+}
+
+// getAs is get, recorded as more than that.
+func (e Env) getAs(ctx context.Context, b *client.Board, op history.Op) (entry *boardpb.Entry, missing *boardpb.Result) {
+	op.Kind, op.Board = history.Get, e.Board
+	rec, key := e.Log.Begin(op), op.Key
 	got, at, err := b.Get(client.WithCallID(ctx, rec.CallID()), key, client.ReadOptions{})
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Result.Code == boardpb.Code_CODE_NOT_FOUND {

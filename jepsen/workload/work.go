@@ -81,12 +81,15 @@ type staff struct {
 	hard   context.Context // ends when the run has to return
 	poster *client.Client
 	out    *outside
-	done   atomic.Int64 // completions that were acknowledged
+	equip  func(p *process) (between func(context.Context), lay func()) // what else a process does; nil: nothing
+	done   atomic.Int64                                                 // completions that were acknowledged
 }
 
 // Run implements Workload: the items are posted until the load ends, and Run returns when all
 // are done, or ctx ends.
-func (w Work) Run(ctx context.Context, e Env) error {
+func (w Work) Run(ctx context.Context, e Env) error { return w.run(ctx, e, nil) }
+
+func (w Work) run(ctx context.Context, e Env, equip func(*process) (func(context.Context), func())) error {
 	load, cancel := e.loading(ctx)
 	defer cancel()
 	working, dismiss := context.WithCancel(ctx)
@@ -99,7 +102,7 @@ func (w Work) Run(ctx context.Context, e Env) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer dismiss() // before the wait
-	s := &staff{work: w.fitted(e.Rate), env: e, load: load, hard: ctx, poster: c, out: newOutside(e.Log)}
+	s := &staff{work: w.fitted(e.Rate), env: e, load: load, hard: ctx, poster: c, out: newOutside(e.Log), equip: equip}
 	for i := range s.work.Workers {
 		group.Go(func() { s.employ(working, i, fmt.Sprintf("worker-%d", i+1)) })
 	}
@@ -158,7 +161,12 @@ func (s *staff) employ(ctx context.Context, i int, name string) {
 			p.next = 0
 		}
 		p.fate()
+		lay := func() {}
+		if s.equip != nil {
+			p.between, lay = s.equip(p)
+		}
 		p.run(ctx)
+		lay()
 		c.Close()
 		if !p.crashed {
 			return

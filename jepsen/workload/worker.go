@@ -35,6 +35,7 @@ type process struct {
 	dice            *rand.Rand
 	crashes, pauses bool
 	fails           bool
+	between         func(ctx context.Context) // done with half of an item; may be nil
 
 	loop    *client.Loop
 	count   int // items that it claimed
@@ -109,6 +110,9 @@ func (p *process) item(ctx context.Context) bool {
 	}
 	p.step(work)
 	p.partial(work, lease)
+	if p.between != nil {
+		p.between(work)
+	}
 	switch {
 	case due && p.crashes:
 		p.crash(lease)

@@ -28,6 +28,8 @@ func all() []Workload {
 		Append{Clients: 6, Keys: 3},
 		Txn{Clients: 5, Groups: 2},
 		Work{},
+		Operations{},
+		Soak{},
 		Retry{Clients: 4, Keyed: 2},
 	}
 }
