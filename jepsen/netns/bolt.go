@@ -1,7 +1,6 @@
 package netns
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -32,6 +31,7 @@ func live(path, bucket string) (values []extent, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer db.Close()        // also after a panic: its lock must not outlive it
 	start := db.Info().Data // of the file in memory, and a value is a part of it
 	err = db.View(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte(bucket))
@@ -45,7 +45,6 @@ func live(path, bucket string) (values []extent, err error) {
 			return nil
 		})
 	})
-	err = errors.Join(err, db.Close())
 	if err == nil && len(values) == 0 {
 		err = fmt.Errorf("damage to %s: %w: it holds nothing", filepath.Base(path), nemesis.ErrUnsupported)
 	}

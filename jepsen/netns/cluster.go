@@ -59,7 +59,7 @@ type Cluster struct {
 	wall   *wall // of packets to the clients
 	joints joints
 	faces  faces
-	relay  relay
+	relay  *relay
 
 	mu     sync.Mutex
 	closed bool
@@ -93,6 +93,7 @@ func Start(ctx context.Context, opt Options) (*Cluster, error) {
 	c := &Cluster{opt: opt, dir: dir, gates: map[[2]int]*gate{}, holds: map[string][2]*gate{}}
 	c.joints.all = map[*joint]struct{}{}
 	c.faces.conns = map[faceKey]face{}
+	c.relay = newRelay(c)
 	err = c.makeHub()
 	for i := 0; i < opt.Nodes && err == nil; i++ {
 		_, err = c.add(fmt.Sprintf("n%d", i+1), opt.Nodes)
@@ -246,8 +247,9 @@ func (c *Cluster) Close() error {
 	nodes := c.nodes
 	c.mu.Unlock()
 	c.faces.close()
-	err := c.relay.close()
+	c.relay.close()
 	c.joints.close()
+	var err error
 	for _, n := range nodes {
 		err = errors.Join(err, n.close())
 	}

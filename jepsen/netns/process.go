@@ -72,6 +72,9 @@ func (n *node) plug() (err error) {
 	if err == nil {
 		n.wall, err = newWall(n.space, "")
 	}
+	if err == nil && n.c.opt.Relay {
+		err = n.c.relay.join(n)
+	}
 	err = errors.Join(err, os.MkdirAll(n.dir(), 0o755))
 	if err == nil && n.c.opt.PowerDisks {
 		n.disk, err = newDisk(filepath.Join(n.dir(), "disk.ext4"), filepath.Join(n.dir(), n.space.name))
