@@ -82,7 +82,7 @@ next:
 func lengths() []float64 { return []float64{0.2, 1, 1, 3, 3, 10} }
 
 // Play does faults of these kinds until a time is over. First each kind is done once, in a
-// drawn order; then, every while, a drawn subset of them at once, in a quarter of the draws
+// drawn order and however long that takes; then, every while, a drawn subset of them at once, in a quarter of the draws
 // none. What has begun is undone before it returns. A fault that could not be done or undone
 // says so in its record, and has no witness.
 func Play(ctx context.Context, h *Hand, kinds []Nemesis, lasts time.Duration) {
@@ -91,12 +91,12 @@ func Play(ctx context.Context, h *Hand, kinds []Nemesis, lasts time.Duration) {
 	left := func() time.Duration { return lasts - time.Since(began) }
 	d := h.dice()
 	d.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-	for round := 0; len(kinds) > 0 && left() > h.Timeout && ctx.Err() == nil; round++ {
+	for round := 0; len(kinds) > 0 && (round < len(kinds) || left() > h.Timeout) && ctx.Err() == nil; round++ {
 		chosen := kinds[round%len(kinds) : round%len(kinds)+1]
 		if round >= len(kinds) {
 			chosen = draw(d.IntN, kinds)
 		}
-		h.together(ctx, chosen, left())
+		h.together(ctx, chosen, max(left()/2, h.Timeout))
 		gap := time.Duration(d.Int64N(int64(max(lasts/6, 1)))) + h.Timeout/2
 		if len(chosen) == 0 {
 			gap += h.Timeout
@@ -129,12 +129,12 @@ func draw(dice func(int) int, kinds []Nemesis) (chosen []Nemesis) {
 	return chosen
 }
 
-// together does several faults at once and waits for all of them.
-func (h *Hand) together(ctx context.Context, kinds []Nemesis, left time.Duration) {
+// together does several faults at once, none much longer than most, and waits for all of them.
+func (h *Hand) together(ctx context.Context, kinds []Nemesis, most time.Duration) {
 	var group sync.WaitGroup
 	for _, n := range kinds {
 		length := time.Duration(lengths()[h.roll(len(lengths()))] * float64(h.Timeout))
-		length = min(length, max(left/2, h.Timeout))
+		length = min(length, most)
 		group.Go(func() {
 			// What was begun and failed has said so in its record. What found nobody to hurt did
 			// not happen; a kind that never happened makes the run INVALID.
