@@ -29,6 +29,7 @@ type Outcome struct {
 	Ops      map[history.Outcome]int `json:"ops"`
 	Faults   map[string]int          `json:"faults"` // by name, those with a witness
 	Met      map[check.State]int     `json:"met"`
+	Figures  check.Figures           `json:"figures"`
 	Entries  int                     `json:"entries"` // commands in the agreed order
 	Ran      time.Duration           `json:"ran"`     // on the clock of the run, which may be virtual
 	Took     time.Duration           `json:"took"`    // real time, with starting and judging
@@ -43,6 +44,7 @@ const mostFindings = 20
 func Conclude(p Plan, h *history.History, j check.Judgement) Outcome {
 	o := Outcome{Plan: p, Verdict: j.Verdict, Ops: map[history.Outcome]int{}, Faults: map[string]int{}, Met: j.Met,
 		Ran: h.Run.Ended}
+	o.Figures = j.Figures
 	if j.Order != nil {
 		o.Entries = len(j.Order.Records)
 	}
@@ -124,8 +126,13 @@ func (o Outcome) Line() string {
 	for _, n := range o.Faults {
 		faults += n
 	}
-	return fmt.Sprintf("%-7s %s seed %d: %d ok, %d fail, %d unknown, %d faults, %s", o.Verdict, o.Plan.Cell(), o.Plan.Seed,
+	line := fmt.Sprintf("%-7s %s seed %d: %d ok, %d fail, %d unknown, %d faults, %s", o.Verdict, o.Plan.Cell(), o.Plan.Seed,
 		o.Ops[history.OK], o.Ops[history.Failed], o.Ops[history.Info], faults, o.Took.Round(100*time.Millisecond))
+	if f := o.Figures; f.Posted > 0 {
+		line += fmt.Sprintf("; %d of %d items done, conflict rate %.3f, %d reclaims, %d refused late writes",
+			f.Completed, f.Posted, f.ConflictRate, f.Reclaims, f.FenceRefusals)
+	}
+	return line
 }
 
 // Code is the exit code for a verdict: 0 VALID, 1 FAILED, 2 INVALID, 3 UNKNOWN.
