@@ -19,8 +19,15 @@ func (a *app) toolCommands() []*cobra.Command {
 	return []*cobra.Command{a.versionCommand(), a.completionCommand(), a.docsCommand()}
 }
 
+// linked is a constant: the version that the linker was told, with -ldflags "-X main.linked=…",
+// for builds of one source that must be told apart; empty leaves it to the build.
+var linked string
+
 // version is what the build recorded: a tag, or the revision of the source.
 func version() string {
+	if linked != "" {
+		return linked
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

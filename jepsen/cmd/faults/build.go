@@ -34,7 +34,7 @@ func (b *builds) server(tagged, other bool) (string, error) {
 	if tagged {
 		name, args = name+"-tagged", append(args, "-tags", tag)
 	}
-	return b.make(name, append(args, "-ldflags", "-X main.version="+version), "./cmd/raftboard")
+	return b.make(name, append(args, "-ldflags", "-X main.linked="+version), "./cmd/raftboard")
 }
 
 // sim is the test binary of the driver on virtual time.
