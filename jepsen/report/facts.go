@@ -33,6 +33,7 @@ type leader struct {
 // fault is a fault with what it did to the clients.
 type fault struct {
 	history.Fault
+	derived  bool          // says only what other faults come to together
 	onClient bool          // done to a client by its workload, not to the cluster
 	first    time.Duration // from the start to the first ok of an operation that began after it
 	answered bool          // there was one
@@ -158,7 +159,7 @@ func faultsOf(h *history.History) (out []fault) {
 		}
 	}
 	for _, one := range h.Faults {
-		f := fault{Fault: one, onClient: one.Nemesis == "" && one.Name != check.NoMajority}
+		f := fault{Fault: one, derived: one.Name == check.NoMajority, onClient: one.Nemesis == "" && one.Name != check.NoMajority}
 		at, _ := slices.BinarySearchFunc(began, f.Start, func(o *history.Op, start time.Duration) int { return cmp.Compare(o.Invoke, start) })
 		if f.answered = at < len(began); f.answered {
 			f.first = soonest[at] - f.Start

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"raftboard/jepsen/history"
@@ -49,7 +50,7 @@ func (f *facts) legendOn(p *plot, s span) float64 {
 	}
 	var labels []label
 	for _, one := range f.faults {
-		if one.onClient || one.End < s.from || one.Start > s.to {
+		if one.onClient || one.derived || one.End < s.from || one.Start > s.to {
 			continue
 		}
 		text := clip(one.Name+" "+one.targets(), 28)
@@ -238,7 +239,7 @@ func (f *facts) rate() (*plot, string) {
 func (f *facts) failoversOn(p *plot) float64 {
 	places := rows{most: 3}
 	for _, one := range f.faults {
-		if one.onClient {
+		if one.onClient || one.derived {
 			continue
 		}
 		text := "no ok after it"
@@ -276,14 +277,28 @@ func (f *facts) rateRow(p *plot, kind string, ops []*history.Op, step time.Durat
 		Text: "up to " + number(perSecond) + "/s"})
 	p.line(0, top+height, inner, 0, "base")
 	for _, outcome := range []history.Outcome{history.OK, history.Failed, history.Info} {
-		var line []point
-		for at, n := range counts[outcome] {
-			from := f.whole.clamp(time.Duration(at) * step)
-			line = append(line, point{f.whole.x(from), top + height - height*float64(n)/float64(most)})
-		}
-		if len(line) > 0 {
-			line = append(line, point{f.whole.x(f.whole.to), line[len(line)-1].y})
-		}
-		p.path(stairs(line), "rate "+string(outcome), kind+", "+outcomeWord(outcome))
+		p.path(f.blocks(counts[outcome], step, top, height, most), "rate "+string(outcome), one(kind)+", "+outcomeWord(outcome))
 	}
+}
+
+// blocks is the outline of counts per slice of the run; where there are none, there is no line.
+func (f *facts) blocks(counts []int, step time.Duration, top, height float64, most int) string {
+	var b strings.Builder
+	foot := top + height
+	open := false
+	for at, n := range counts {
+		x := f.whole.x(f.whole.clamp(time.Duration(at) * step))
+		y := foot - height*float64(n)/float64(most)
+		switch {
+		case n > 0 && !open:
+			fmt.Fprintf(&b, "M%s %sV%s", number(x), number(foot), number(y))
+		case open:
+			fmt.Fprintf(&b, "H%sV%s", number(x), number(y))
+		}
+		open = n > 0
+	}
+	if open {
+		fmt.Fprintf(&b, "H%sV%s", number(f.whole.x(f.whole.to)), number(foot))
+	}
+	return b.String()
 }

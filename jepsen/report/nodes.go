@@ -45,9 +45,13 @@ func (f *facts) lanes() (*plot, string) {
 		for _, s := range f.roles(node) {
 			x := f.whole.x(s.from)
 			w := f.whole.x(s.to) - x
-			p.rect(x, top, w, lane, "role "+s.class, fmt.Sprintf("%s is %s, %s to %s", one(node), s.text, seconds(s.from), seconds(s.to)))
-			if room := charWidth * float64(len(s.text)); w > room+6 {
-				p.text(x+4, top+13, "start", "in "+s.class, s.text)
+			p.rect(x, top, w, lane, "role "+s.class, fmt.Sprintf("%s: %s, %s to %s", one(node), s.text, seconds(s.from), seconds(s.to)))
+			before := 4.0
+			if f.installs(node, s.from) {
+				before = 10 // behind the mark of the snapshot
+			}
+			if room := charWidth * float64(len(s.text)); w > room+before+2 {
+				p.text(x+before, top+13, "start", "in "+s.class, s.text)
 			}
 		}
 		for _, h := range places[node] {
@@ -85,7 +89,7 @@ func depth(all []placed) (n int) {
 func (f *facts) hurts(node string) (out []placed) {
 	r := rows{most: 4}
 	for _, one := range f.faults {
-		if !slices.Contains(one.Targets, node) {
+		if one.derived || !slices.Contains(one.Targets, node) {
 			continue
 		}
 		from, to := f.whole.clamp(one.Start), f.whole.clamp(one.End)
@@ -117,7 +121,11 @@ func (f *facts) roles(node string) (out []stretch) {
 		if i+1 < len(mine) {
 			to = mine[i+1].At
 		}
-		out = append(out, stretch{r.At, to, roleClass(r.Role), fmt.Sprintf("%s, term %d", one(r.Role), r.Term)})
+		text := one(r.Role)
+		if r.Role == "leader" {
+			text += fmt.Sprintf(", term %d", r.Term) // of the others it is only known when they became it
+		}
+		out = append(out, stretch{r.At, to, roleClass(r.Role), text})
 	}
 	if len(mine) > 0 {
 		return out
@@ -138,6 +146,13 @@ func (f *facts) roles(node string) (out []stretch) {
 		out = append(out, stretch{lives[n].from, lives[n].to, "alive", fmt.Sprintf("applies, life %d", n)})
 	}
 	return out
+}
+
+// installs says whether a node went on from a snapshot at about this moment.
+func (f *facts) installs(node string, at time.Duration) bool {
+	return slices.ContainsFunc(f.h.Install, func(in history.Installed) bool {
+		return in.Node == node && math.Abs(f.whole.x(in.At)-f.whole.x(at)) < 8
+	})
 }
 
 // roleClass is the colour of a role; other people's words have none.

@@ -235,8 +235,8 @@ func (f *facts) faultRows() (out []faultRow, more string) {
 		if i == mostFaultRows {
 			return out, fmt.Sprintf("The first %d of %d faults are listed.", i, len(f.faults))
 		}
-		row := faultRow{Start: seconds(ft.Start), Length: brief(ft.End - ft.Start), Nemesis: cmp.Or(one(ft.Nemesis), "–"), Name: one(ft.Name),
-			Targets: ft.targets(), Witness: one(ft.Witness), Error: one(ft.Error), Client: ft.onClient, First: "–", Silence: "–"}
+		row := faultRow{Start: seconds(ft.Start), Length: brief(ft.End - ft.Start), Nemesis: cmp.Or(clip(ft.Nemesis, 20), "–"), Name: clip(ft.Name, 40),
+			Targets: clip(ft.targets(), 200), Witness: clip(ft.Witness, 500), Error: clip(ft.Error, 500), Client: ft.onClient, First: "–", Silence: "–"}
 		if !ft.onClient {
 			row.Silence, row.First = brief(ft.silence), "none"
 			if ft.answered {
