@@ -99,20 +99,31 @@ func TestT22P9AFailoverLosesNoAcknowledgedWriteAndNotDoneMeansNotDone(t *testing
 func TestAnUnknownWriteThatIsRepeatedUnderItsKeyTakesEffectOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := nodetest.Start(t, nodetest.Options{})
-		old := c.WaitLeader()
-		for _, o := range c.Members {
-			c.Net.SetCut(o.ID, old.ID, o != old) // requests arrive, answers are lost
+		for try := range 10 {
+			old, name := c.WaitLeader(), fmt.Sprintf("once-%d", try)
+			for _, o := range c.Members {
+				c.Net.SetCut(o.ID, old.ID, o != old) // requests arrive, answers are lost
+			}
+			_, err := propose(old.Node, create(name), 20*time.Second)
+			var unknown *node.Unknown
+			if !errors.As(err, &unknown) {
+				t.Fatalf("the write ended with %v, expected unknown", err)
+			}
+			next := c.WaitLeader(old.Index)
+			effective := next.Node.View().Board(name) != nil
+			r := mustPropose(t, next.Node, create(name))
+			if r.Replayed != effective {
+				t.Errorf("the board is there: %v; the repeat answers %v", effective, r)
+			}
+			if effective {
+				return
+			}
+			// Both followers owed an answer when the links were cut, and a leader sends nothing
+			// before it has that one.
+			c.Heal()
+			c.WaitSame()
 		}
-		_, err := propose(old.Node, create("once"), 20*time.Second)
-		var unknown *node.Unknown
-		if !errors.As(err, &unknown) {
-			t.Fatalf("the write ended with %v, expected unknown", err)
-		}
-		next := c.WaitLeader(old.Index)
-		r := mustPropose(t, next.Node, create("once"))
-		if !r.Replayed {
-			t.Errorf("the repeat answers %v; expected the first answer", r)
-		}
+		t.Error("no write left its leader")
 	})
 }
 

@@ -83,6 +83,7 @@ func (n *Node) fenceRound() (*state.View, error) {
 		ask = func(time.Duration) raft.Future { return n.raft.VerifyLeader() }
 	}
 	if err := ask(maxEnqueue).Error(); err != nil {
+		n.transfer.heard(err)
 		e := n.notLeading()
 		e.Why, e.Cause = "the read fence did not pass: "+err.Error(), err
 		return nil, e

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -19,8 +21,31 @@ import (
 type sentinel struct {
 	where   string
 	die     func(error)
+	stall   *stallWatch // nil: calls may last as long as they like
 	closing atomic.Bool // set when shutdown begins: errors from then on are expected
 	dead    atomic.Pointer[error]
+}
+
+// call makes one call of a store, which may last extra longer than others.
+func (s *sentinel) call(what string, extra time.Duration, do func() error) error {
+	if err := s.alive(); err != nil {
+		return err
+	}
+	end := s.stall.begin(what, extra)
+	err := do()
+	end()
+	if err := s.check(what, err); err != nil {
+		return err
+	}
+	return s.alive() // the end may have come while the call hung
+}
+
+// hung is told of a call that lasts too long.
+func (s *sentinel) hung(what string, lasts time.Duration) {
+	err := storeHangs(s.where, what, lasts)
+	if !s.closing.Load() && s.dead.CompareAndSwap(nil, &err) {
+		s.die(err)
+	}
 }
 
 // check passes an error on and, when it is not an expected one, ends the process.
@@ -73,36 +98,30 @@ func (g *guardedLog) IsMonotonic() bool {
 	return ok && m.IsMonotonic()
 }
 
-func (g *guardedLog) FirstIndex() (uint64, error) {
-	if err := g.s.alive(); err != nil {
-		return 0, err
-	}
-	i, err := g.inner.FirstIndex()
-	return i, g.s.check("first index of the log", err)
+func (g *guardedLog) FirstIndex() (index uint64, err error) {
+	err = g.s.call("first index of the log", 0, func() (err error) {
+		index, err = g.inner.FirstIndex()
+		return err
+	})
+	return index, err
 }
 
-func (g *guardedLog) LastIndex() (uint64, error) {
-	if err := g.s.alive(); err != nil {
-		return 0, err
-	}
-	i, err := g.inner.LastIndex()
-	return i, g.s.check("last index of the log", err)
+func (g *guardedLog) LastIndex() (index uint64, err error) {
+	err = g.s.call("last index of the log", 0, func() (err error) {
+		index, err = g.inner.LastIndex()
+		return err
+	})
+	return index, err
 }
 
 func (g *guardedLog) GetLog(index uint64, log *raft.Log) error {
-	if err := g.s.alive(); err != nil {
-		return err
-	}
-	return g.s.check(fmt.Sprintf("read log entry %d", index), g.inner.GetLog(index, log))
+	return g.s.call("read log entry "+strconv.FormatUint(index, 10), 0, func() error { return g.inner.GetLog(index, log) })
 }
 
 func (g *guardedLog) StoreLog(log *raft.Log) error { return g.StoreLogs([]*raft.Log{log}) }
 
 func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
-	if err := g.s.alive(); err != nil {
-		return err
-	}
-	return g.s.check("write to the log", g.inner.StoreLogs(logs))
+	return g.s.call("write to the log", 0, func() error { return g.inner.StoreLogs(logs) })
 }
 
 // DeleteRange clips a cut of the log's beginning, so that the log reaches back to the oldest
@@ -112,19 +131,21 @@ func (g *guardedLog) DeleteRange(from, to uint64) error {
 	if err := g.s.alive(); err != nil {
 		return err
 	}
-	first, err := g.inner.FirstIndex()
-	if err == nil {
-		var last uint64
-		if last, err = g.inner.LastIndex(); err == nil && from == first && to < last {
-			if to = min(to, g.cutLimit()); to < from {
-				return nil
-			}
+	first, err := g.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := g.LastIndex()
+	if err != nil {
+		return err
+	}
+	if from == first && to < last {
+		if to = min(to, g.cutLimit()); to < from {
+			return nil
 		}
 	}
-	if err == nil {
-		err = g.inner.DeleteRange(from, to)
-	}
-	return g.s.check(fmt.Sprintf("cut log entries %d to %d", from, to), err)
+	return g.s.call(fmt.Sprintf("cut log entries %d to %d", from, to), time.Duration(to-from)*perCutEntry,
+		func() error { return g.inner.DeleteRange(from, to) })
 }
 
 // cutLimit is the highest index that may go: that of the oldest kept snapshot, and nothing
@@ -168,11 +189,11 @@ type guardedStable struct {
 }
 
 func (g *guardedStable) SetUint64(key []byte, v uint64) error {
+	if string(key) != keyVoteTerm {
+		return g.s.call("write "+string(key), 0, func() error { return g.inner.SetUint64(key, v) })
+	}
 	if err := g.s.alive(); err != nil {
 		return err
-	}
-	if string(key) != keyVoteTerm {
-		return g.s.check("write "+string(key), g.inner.SetUint64(key, v))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -181,11 +202,11 @@ func (g *guardedStable) SetUint64(key []byte, v uint64) error {
 }
 
 func (g *guardedStable) Set(key, value []byte) error {
+	if string(key) != keyVoteCand {
+		return g.s.call("write "+string(key), 0, func() error { return g.inner.Set(key, value) })
+	}
 	if err := g.s.alive(); err != nil {
 		return err
-	}
-	if string(key) != keyVoteCand {
-		return g.s.check("write "+string(key), g.inner.Set(key, value))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -194,43 +215,46 @@ func (g *guardedStable) Set(key, value []byte) error {
 	}
 	g.pending = false
 	record := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(value)), g.term)
-	return g.s.check("write a vote", g.inner.Set([]byte(keyVote), append(record, value...)))
+	return g.s.call("write a vote", 0, func() error { return g.inner.Set([]byte(keyVote), append(record, value...)) })
 }
 
-func (g *guardedStable) GetUint64(key []byte) (uint64, error) {
-	if err := g.s.alive(); err != nil {
-		return 0, err
+func (g *guardedStable) GetUint64(key []byte) (v uint64, err error) {
+	if string(key) == keyVoteTerm {
+		v, _, err = g.vote()
+		return v, err
 	}
-	if string(key) != keyVoteTerm {
-		v, err := g.inner.GetUint64(key)
-		return v, g.s.check("read "+string(key), err)
-	}
-	term, _, err := g.vote()
-	return term, err
+	err = g.s.call("read "+string(key), 0, func() (err error) {
+		v, err = g.inner.GetUint64(key)
+		return err
+	})
+	return v, err
 }
 
-func (g *guardedStable) Get(key []byte) ([]byte, error) {
-	if err := g.s.alive(); err != nil {
-		return nil, err
+func (g *guardedStable) Get(key []byte) (v []byte, err error) {
+	if string(key) == keyVoteCand {
+		_, v, err = g.vote()
+		return v, err
 	}
-	if string(key) != keyVoteCand {
-		v, err := g.inner.Get(key)
-		return v, g.s.check("read "+string(key), err)
-	}
-	_, candidate, err := g.vote()
-	return candidate, err
+	err = g.s.call("read "+string(key), 0, func() (err error) {
+		v, err = g.inner.Get(key)
+		return err
+	})
+	return v, err
 }
 
-func (g *guardedStable) vote() (uint64, []byte, error) {
-	record, err := g.inner.Get([]byte(keyVote))
-	if err != nil {
-		return 0, nil, g.s.check("read a vote", err)
-	}
-	if len(record) == 0 {
+func (g *guardedStable) vote() (term uint64, candidate []byte, err error) {
+	var record []byte
+	err = g.s.call("read a vote", 0, func() (err error) {
+		if record, err = g.inner.Get([]byte(keyVote)); err == nil && len(record) > 0 && len(record) < 8 {
+			err = fmt.Errorf("the record has %d bytes", len(record))
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case len(record) == 0:
 		return 0, nil, errNotFound
-	}
-	if len(record) < 8 {
-		return 0, nil, g.s.check("read a vote", fmt.Errorf("the record has %d bytes", len(record)))
 	}
 	return binary.BigEndian.Uint64(record), record[8:], nil
 }
@@ -239,33 +263,41 @@ func (g *guardedStable) vote() (uint64, []byte, error) {
 // start checks: an unreadable snapshot is not the end while an older one and the log are there.
 type guardedSnapshots struct {
 	raft.SnapshotStore
-	s *sentinel
+	s          *sentinel
+	sends      *sendWatch
+	unreadable map[string]bool // found at the start
 }
 
 func (g *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration,
-	confIndex uint64, tr raft.Transport) (raft.SnapshotSink, error) {
-	if err := g.s.alive(); err != nil {
-		return nil, err
-	}
-	sink, err := g.SnapshotStore.Create(version, index, term, conf, confIndex, tr)
+	confIndex uint64, tr raft.Transport) (sink raft.SnapshotSink, err error) {
+	err = g.s.call("create a snapshot", 0, func() (err error) {
+		sink, err = g.SnapshotStore.Create(version, index, term, conf, confIndex, tr)
+		return err
+	})
 	if err != nil {
-		return nil, g.s.check("create a snapshot", err)
+		return nil, err
 	}
 	return &guardedSink{SnapshotSink: sink, s: g.s}, nil
 }
 
 type guardedSink struct {
 	raft.SnapshotSink
-	s *sentinel
+	s     *sentinel
+	bytes int64
 }
 
-func (g *guardedSink) Write(b []byte) (int, error) {
-	n, err := g.SnapshotSink.Write(b)
-	return n, g.s.check("write a snapshot", err)
+func (g *guardedSink) Write(b []byte) (n int, err error) {
+	err = g.s.call("write a snapshot", 0, func() (err error) {
+		n, err = g.SnapshotSink.Write(b)
+		return err
+	})
+	g.bytes += int64(n)
+	return n, err
 }
 
+// Close makes the snapshot durable, which takes as long as its bytes.
 func (g *guardedSink) Close() error {
-	return g.s.check("close a snapshot", g.SnapshotSink.Close())
+	return g.s.call("close a snapshot", time.Duration(g.bytes/bytesPerMiB)*perSnapshotMiB, g.SnapshotSink.Close)
 }
 
 // verifier answers a function that reads a whole snapshot back.

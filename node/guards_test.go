@@ -301,7 +301,7 @@ func TestP21AStartNeedsAReadableSnapshotAndTheLogBehindIt(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			list, verify := snapshotList(c.bad, 95, 70, 40)
 			s := Stores{Log: filledLog(t, c.logFrom, 100, 1), Snapshots: list, Where: "/data"}
-			got, err := checkSnapshots(s, verify, "id-1", func(string, ...any) {})
+			got, _, err := checkSnapshots(s, verify, "id-1", func(string, ...any) {})
 			if c.want != 0 {
 				if err != nil || got.Index != c.want {
 					t.Errorf("starts from %v, %v; expected %d", got, err, c.want)

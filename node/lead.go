@@ -157,6 +157,7 @@ func (n *Node) housekeep() {
 			return
 		case <-every.C:
 		}
+		n.checkSpace()
 		for range dutiesAtOnce {
 			if _, ready := n.readyTerm(); !ready || n.doubt.Load() != nil {
 				break

@@ -344,6 +344,7 @@ func (n *Node) mayPromote(servers []raft.Server) bool {
 // configure waits for a change of raft's configuration.
 func (n *Node) configure(ctx context.Context, f raft.Future) error {
 	if err := n.await(ctx, f); err != nil {
+		n.transfer.heard(err)
 		return n.outcome(err)
 	}
 	return nil

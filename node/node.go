@@ -48,9 +48,14 @@ type Config struct {
 	SnapshotThreshold      uint64 // entries since the last snapshot; default 8,192
 	TrailingLogs           uint64 // entries kept behind a snapshot; default 10,240 (RAFT P15)
 	SnapshotInterval       time.Duration
-	Founders               []*boardpb.Node // the members of the cluster's intent, if this node has one
-	Peers                  Peers
-	Clock                  Clock
+	// StoreTimeout ends the process when one call of a store lasts longer; default 20 s, below
+	// zero never. MinFree is what must be free on the volume, in bytes beside a snapshot's, for
+	// this node to take writes; default 64 MiB.
+	StoreTimeout time.Duration
+	MinFree      uint64
+	Founders     []*boardpb.Node // the members of the cluster's intent, if this node has one
+	Peers        Peers
+	Clock        Clock
 	// Trace is told what this node applies, on the goroutine that applies; Roles is told what
 	// it becomes, on a goroutine of its own. Nil is off and costs nothing. Neither may block.
 	Trace func(fsm.TraceRecord)
@@ -75,6 +80,7 @@ type Node struct {
 	log       hclog.Logger
 	raft      *raft.Raft
 	fsm       *fsm.FSM
+	restores  *watchedFSM
 	stores    Stores // as raft sees them, without its cache
 	sentinel  *sentinel
 	transport *guardedTransport
@@ -87,6 +93,9 @@ type Node struct {
 	writes   atomic.Uint64 // commands of clients so far
 	suspects chan uint64
 	roles    *roles
+	transfer transferWatch
+	space    space
+	opened   atomic.Bool           // raft is there
 	doubt    atomic.Pointer[error] // set while no majority of voters agrees on a digest
 
 	failure atomic.Pointer[error]
@@ -129,15 +138,17 @@ func Open(cfg Config, tr Transport, s Stores) (_ *Node, err error) {
 	n.transport = guardTransport(tr, n.clock.source.Mono)
 	n.fsm = fsm.New(fsm.Options{Trace: cfg.Trace, Fatal: n.fail,
 		Diverged: func(index uint64, _, _ [16]byte) { n.suspect(index) }})
+	n.restores, n.transfer.n = &watchedFSM{FSM: n.fsm, n: n, took: -1}, n
 	if err := n.prepare(s); err != nil {
 		n.end()
 		return nil, err
 	}
-	n.raft, err = raft.NewRaft(raftConfig(cfg), n.fsm, raftLog(n.stores.Log), n.stores.Stable, n.stores.Snapshots, n.transport)
+	n.raft, err = raft.NewRaft(raftConfig(cfg), n.restores, raftLog(n.stores.Log), n.stores.Stable, n.stores.Snapshots, n.transport)
 	if err != nil {
 		n.end()
 		return nil, storeError(s.Where, fmt.Errorf("start raft: %w", err))
 	}
+	n.opened.Store(true)
 	if level := n.fsm.View().Cluster().GetLevel(); level > fsm.MaxLevel {
 		n.end()
 		return nil, errors.Join(&DirError{Dir: s.Where, Hint: "start it with a newer binary",
@@ -163,6 +174,8 @@ func (s Stores) close() error {
 func (n *Node) prepare(s Stores) error {
 	s = withFaults(s)
 	n.sentinel = &sentinel{where: s.Where, die: n.fail}
+	n.sentinel.stall = &stallWatch{bound: n.cfg.StoreTimeout, mono: n.clock.source.Mono, stuck: n.sentinel.hung}
+	snapshots := &guardedSnapshots{SnapshotStore: s.Snapshots, s: n.sentinel, sends: &sendWatch{n: n}}
 	verify := verifier(s.Snapshots, func(r io.Reader) error {
 		_, err := fsm.VerifySnapshot(r)
 		return err
@@ -170,16 +183,17 @@ func (n *Node) prepare(s Stores) error {
 	n.stores = Stores{
 		Log:       &guardedLog{inner: s.Log, s: n.sentinel, snaps: s.Snapshots, verify: verify, warn: n.log.Warn},
 		Stable:    &guardedStable{inner: s.Stable, s: n.sentinel},
-		Snapshots: &guardedSnapshots{SnapshotStore: s.Snapshots, s: n.sentinel},
-		Close:     s.Close, Where: s.Where,
+		Snapshots: snapshots,
+		Close:     s.Close, Free: s.Free, Where: s.Where,
 	}
 	if planted.Bug("M24") { // the bug: a vote is two records
 		n.stores.Stable = s.Stable
 	}
-	snap, err := checkSnapshots(s, verify, n.cfg.ID, n.log.Warn)
+	snap, unreadable, err := checkSnapshots(s, verify, n.cfg.ID, n.log.Warn)
 	if err != nil {
 		return err
 	}
+	snapshots.unreadable = unreadable
 	cleared, err := clearDivergentLog(s.Log, snap)
 	if err != nil {
 		return storeError(s.Where, err)
@@ -214,6 +228,10 @@ func (c Config) withDefaults() Config {
 	c.Timing = Timing{Heartbeat: pick(c.Timing.Heartbeat, d.Heartbeat), Election: pick(c.Timing.Election, d.Election),
 		Lease: pick(c.Timing.Lease, d.Lease), Commit: pick(c.Timing.Commit, d.Commit)}
 	c.SnapshotInterval = pick(c.SnapshotInterval, defaultSnapshotInterval)
+	c.StoreTimeout = pick(c.StoreTimeout, defaultStoreTimeout)
+	if c.MinFree == 0 {
+		c.MinFree = defaultMinFree
+	}
 	if c.SnapshotThreshold == 0 {
 		c.SnapshotThreshold = defaultSnapshotThreshold
 	}
@@ -253,6 +271,7 @@ func (n *Node) fail(err error) {
 	} else {
 		n.log.Error("this node stops: " + err.Error())
 	}
+	n.transport.mute()
 	n.queue.close(&NotDone{Why: "this node has stopped: " + err.Error(), Cause: err})
 	n.cfg.Die(err)
 }

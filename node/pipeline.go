@@ -16,11 +16,14 @@ const pipelineAnswers = 16
 
 // AppendEntriesPipeline answers a pipeline whose answers wait in a buffer.
 func (g *guardedTransport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
+	if g.muted.Load() {
+		return nil, errMuted
+	}
 	inner, err := g.Transport.AppendEntriesPipeline(id, to)
 	if err != nil {
 		return nil, err
 	}
-	p := &bufferedPipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture, pipelineAnswers),
+	p := &bufferedPipeline{AppendPipeline: inner, g: g, answers: make(chan raft.AppendFuture, pipelineAnswers),
 		closed: make(chan struct{})}
 	go p.run()
 	return p, nil
@@ -30,6 +33,7 @@ func (g *guardedTransport) AppendEntriesPipeline(id raft.ServerID, to raft.Serve
 // which raft calls when the sender stops.
 type bufferedPipeline struct {
 	raft.AppendPipeline
+	g       *guardedTransport
 	answers chan raft.AppendFuture
 	closed  chan struct{}
 	once    sync.Once
@@ -61,6 +65,14 @@ func (p *bufferedPipeline) run() {
 			return
 		}
 	}
+}
+
+// AppendEntries sends, unless the node has stopped.
+func (p *bufferedPipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if p.g.muted.Load() {
+		return nil, errMuted
+	}
+	return p.AppendPipeline.AppendEntries(req, resp)
 }
 
 // Consumer is where raft reads answers.

@@ -38,6 +38,9 @@ func (n *Node) Propose(ctx context.Context, cmd *boardpb.Command) (*boardpb.Resu
 	if err := n.mayPropose(); err != nil {
 		return nil, err
 	}
+	if err := n.roomToWrite(); err != nil {
+		return nil, err
+	}
 	if level := n.fsm.View().Cluster().GetLevel(); fsm.RequiredLevel(cmd) > level {
 		return &boardpb.Result{Code: boardpb.Code_CODE_NOT_ACTIVE, Got: uint64(level), Limit: uint64(fsm.RequiredLevel(cmd)),
 			Message: "not every node of the cluster knows this operation yet",
@@ -260,6 +263,7 @@ func (p *proposer) sendBatch(stamp *boardpb.Stamp, batch []*proposal) {
 	}
 	n.futures.Go(func() {
 		err := future.Error()
+		n.transfer.heard(err)
 		n.clock.finish(id)
 		if err != nil {
 			n.deliver(batch, nil, n.outcome(err))
@@ -342,6 +346,7 @@ func (p *proposer) sendLead(l lead) {
 	future := n.raft.Apply(data, maxEnqueue)
 	n.futures.Go(func() {
 		err := future.Error()
+		n.transfer.heard(err)
 		n.clock.finish(id)
 		if err != nil {
 			n.log.Debug("a leadership was not opened", "term", l.term, "error", err)

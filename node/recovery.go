@@ -9,34 +9,37 @@ import (
 
 // checkSnapshots makes sure, before raft starts, that the newest readable snapshot and the
 // log behind it are a whole state. Raft itself takes an older snapshot in silence and then
-// panics over the gap (RAFT P21). It answers the snapshot raft will start from; nil: none.
+// panics over the gap (RAFT P21). It answers the snapshot raft will start from, nil for none,
+// and the ids of the newer ones, which cannot be read.
 func checkSnapshots(s Stores, verify func(id string) error, nodeID string,
-	warn func(string, ...any)) (*raft.SnapshotMeta, error) {
+	warn func(string, ...any)) (newest *raft.SnapshotMeta, unreadable map[string]bool, err error) {
 	metas, err := s.Snapshots.List()
 	if err != nil {
-		return nil, storeError(s.Where, fmt.Errorf("list the snapshots: %w", err))
+		return nil, nil, storeError(s.Where, fmt.Errorf("list the snapshots: %w", err))
 	}
 	if len(metas) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var bad error
+	unreadable = map[string]bool{}
 	for _, m := range metas {
 		if err := verify(m.ID); err != nil {
 			warn("a snapshot is unreadable", "snapshot", m.ID, "error", err)
 			bad = errors.Join(bad, fmt.Errorf("snapshot %s: %w", m.ID, err))
+			unreadable[m.ID] = true
 			continue
 		}
 		if bad == nil {
-			return m, nil
+			return m, nil, nil
 		}
 		if err := contiguous(s.Log, m.Index+1, metas[0].Index); err != nil {
 			bad = errors.Join(bad, fmt.Errorf("snapshot %s is readable, but %w", m.ID, err))
 			break
 		}
 		warn("starting from an older snapshot and the log", "snapshot", m.ID)
-		return m, nil
+		return m, unreadable, nil
 	}
-	return nil, &DirError{Dir: s.Where, What: "no readable snapshot with a complete log behind it: " + bad.Error(),
+	return nil, nil, &DirError{Dir: s.Where, What: "no readable snapshot with a complete log behind it: " + bad.Error(),
 		Hint: rejoinHint(nodeID), Cause: bad}
 }
 

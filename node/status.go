@@ -25,6 +25,11 @@ type Status struct {
 	Contacts          map[string]Contact // of the other members; on the leader only
 	Note              error              // why it is not ready; nil when it is
 	Uptime            time.Duration
+	// OldestLog is the age of the oldest entry of the log; -1: not known. It should be several
+	// times what it takes to send a snapshot and to restore it, or a follower that needs one
+	// starts over (RAFT P15). LastRestore is how long the newest restore took here; -1: none.
+	OldestLog, LastRestore time.Duration
+	SlowestStore           time.Duration // the longest call of a store since the start
 }
 
 // Contact is what a leader knows of another member.
@@ -47,7 +52,7 @@ func (n *Node) Status() Status {
 	id, _ := n.Leader()
 	s := Status{ID: n.cfg.ID, Name: n.cfg.Name, LeaderID: id, Term: n.raft.CurrentTerm(), Applied: n.fsm.Applied(),
 		Commit: n.raft.CommitIndex(), LastLog: n.raft.LastIndex(), SnapshotIndex: num("last_snapshot_index"),
-		LastContact: -1, Suffrage: "none", Uptime: n.clock.source.Mono() - n.began, Note: n.Ready()}
+		LastContact: -1, OldestLog: -1, Suffrage: "none", Uptime: n.clock.source.Mono() - n.began, Note: n.Ready()}
 	if s.Role = roleName(n.raft.State()); s.Role == "leader" {
 		s.LastContact = 0
 	}
@@ -55,12 +60,33 @@ func (n *Node) Status() Status {
 		s.LastContact = time.Since(at)
 	}
 	if n.Failure() == nil && !n.closing.Load() {
-		if first, err := n.stores.Log.FirstIndex(); err == nil {
-			s.FirstLog = first
-		}
+		s.FirstLog, s.OldestLog = n.oldestLog()
 	}
+	s.LastRestore, s.SlowestStore = n.restores.restoreTook(), time.Duration(n.sentinel.stall.worst.Load())
 	n.statusMembers(&s)
 	return s
+}
+
+// undatedEntries is how many entries at the beginning of a log may lack the time at which they
+// were written: the first one of a cluster is not a leader's.
+const undatedEntries = 4
+
+// oldestLog is where the log begins and how old that is; -1: not known.
+func (n *Node) oldestLog() (first uint64, age time.Duration) {
+	first, err := n.stores.Log.FirstIndex()
+	if err != nil || first == 0 {
+		return first, -1
+	}
+	var entry raft.Log
+	for i := first; i < first+undatedEntries; i++ {
+		if n.stores.Log.GetLog(i, &entry) != nil {
+			break // it ends here, or was cut meanwhile
+		}
+		if !entry.AppendedAt.IsZero() {
+			return first, max(time.Since(entry.AppendedAt), 0)
+		}
+	}
+	return first, -1
 }
 
 func (n *Node) statusMembers(s *Status) {
@@ -104,6 +130,9 @@ func (n *Node) Ready() error {
 	}
 	if err := n.doubt.Load(); err != nil {
 		return *err
+	}
+	if low := n.space.low.Load(); low != nil {
+		return *low
 	}
 	if n.raft.State() == raft.Leader {
 		if _, ready := n.readyTerm(); !ready {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -28,7 +29,9 @@ type Stores struct {
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
 	Close     func() error // may be nil
-	Where     string       // the directory, for messages
+	// Free answers the bytes that are free on the volume; nil: space is not watched.
+	Free  func() (uint64, error)
+	Where string // the directory, for messages
 }
 
 // boltOptions are the tuned options of both bolt files. NoSync is not among them and never
@@ -82,7 +85,15 @@ func OpenStores(d *Dir, logger hclog.Logger) (Stores, error) {
 	if err := errors.Join(syncDir(base), syncDir(d.path), d.markState()); err != nil {
 		return Stores{}, errors.Join(err, closeBoth())
 	}
-	return Stores{Log: Sealed(logs), Stable: stable, Snapshots: snaps, Close: closeBoth, Where: d.path}, nil
+	return Stores{Log: Sealed(logs), Stable: stable, Snapshots: snaps, Close: closeBoth, Free: func() (uint64, error) { return diskFree(base) }, Where: d.path}, nil
+}
+
+func diskFree(dir string) (uint64, error) {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		return 0, err
+	}
+	return fs.Bavail * uint64(fs.Bsize), nil
 }
 
 func openError(dir, file string, err error) error {

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -49,6 +51,7 @@ type guardedTransport struct {
 	Transport
 	mono   func() time.Duration
 	closed chan struct{}
+	muted  atomic.Bool
 
 	mu      sync.Mutex
 	peers   map[raft.ServerID]contact
@@ -89,6 +92,9 @@ func (g *guardedTransport) SetHeartbeatHandler(fast func(raft.RPC)) {
 // So an append that failed waits here for a sign of life and is then sent again.
 func (g *guardedTransport) AppendEntries(id raft.ServerID, to raft.ServerAddress,
 	req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if g.muted.Load() {
+		return errMuted
+	}
 	err := g.Transport.AppendEntries(id, to, req, resp)
 	for until := g.mono() + awaitPeerMost; err != nil && !isHeartbeat(req) && g.awaitPeer(id, until-g.mono()); {
 		err = g.Transport.AppendEntries(id, to, req, resp) // again: the pool may hold dead connections
@@ -135,6 +141,13 @@ func (g *guardedTransport) awaitPeer(id raft.ServerID, most time.Duration) bool 
 	}
 	return false
 }
+
+// mute ends what this node says as a leader. Its heartbeats do not wait for raft's main
+// goroutine, so a node that stopped, with that goroutine hanging in its disk, would else stay
+// leader for as long as its process lives (RAFT P16).
+func (g *guardedTransport) mute() { g.muted.Store(true) }
+
+var errMuted = errors.New("this node has stopped")
 
 // release ends every wait, before raft is shut down.
 func (g *guardedTransport) release() { g.once.Do(func() { close(g.closed) }) }
