@@ -10,6 +10,7 @@
 //	faults matrix --driver netns           every cell of the grid
 //	faults mutants                         planted bugs: each must be caught by its checker
 //	faults analyze DIR                     the verdict again, from the stored history
+//	faults needs                           what this machine lacks for real processes
 //
 // Exit status: 0 VALID, 1 FAILED, 2 INVALID, 3 UNKNOWN, 64 for a command line that makes no
 // sense. Several runs give the worst. INVALID is never a pass: a run whose faults did not

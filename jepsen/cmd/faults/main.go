@@ -59,6 +59,6 @@ func newRoot(out, errs io.Writer) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}}
 	root.SetOut(out)
 	root.SetErr(errs)
-	root.AddCommand(listCommand(), runCommand(), matrixCommand(), mutantsCommand(), analyzeCommand())
+	root.AddCommand(listCommand(), runCommand(), matrixCommand(), mutantsCommand(), analyzeCommand(), needsCommand())
 	return root
 }
