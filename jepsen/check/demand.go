@@ -27,6 +27,9 @@ func Demanded(run history.Run) Demand {
 		d.Kinds = []history.Kind{history.Get, history.Set, history.Mutate, history.Append, history.Dump, history.Post, history.ClaimNext,
 			history.Partial, history.Complete}
 		d.States = append([]State{Renewed, HeardRead}, workStates(run, 160)...)
+	case "author": // V1 to V4 wait for views, and I1 in its full form for credentials
+		d.Kinds = []history.Kind{history.Set, history.Append, history.Get}
+		d.States = []State{ForgeryRefused, Forwarded}
 	case "work":
 		d.Kinds = []history.Kind{history.Post, history.ClaimNext, history.Partial, history.Complete}
 		d.States = append([]State{Renewed}, workStates(run, 80)...)

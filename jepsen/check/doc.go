@@ -17,6 +17,7 @@
 //	Work       posted items are done once and nothing is lost (Q1, Q3 to Q6)
 //	Outside    what guards itself by generations alone took no older one (Q2, L1)
 //	Operations members came and went, and nothing was lost (B1 to B4)
+//	Authors    who wrote what, and that claiming otherwise changes nothing (I1, I2)
 //	Feed       watchers were told exactly A (F1 to F3, F6, F7, F10)
 //	Sometimes  what the run really met (G7)
 //

@@ -20,6 +20,11 @@ func (e *evidence) operations() []Finding {
 	return append(append(e.work(), e.lists()...), Operations(e.History, e.order)...)
 }
 
+// author is W11.
+func (e *evidence) author() []Finding {
+	return append(Authors(e.History, e.order), Feed(e.History, e.order, e.windows)...)
+}
+
 // soak is W10.
 func (e *evidence) soak() []Finding {
 	return append(append(e.work(), e.lists()...), Heard(e.Ops)...)

@@ -25,8 +25,10 @@ const (
 	FeedResumed    State = "feed resumed"
 	FeedFailover   State = "feed resumed across a failover"
 	Renewed        State = "keepalive"
-	Installed      State = "snapshot install"             // of a state that the node had not reached by itself
-	HeardRead      State = "read of what was told"        // by somebody who had heard of it in the feed
+	Installed      State = "snapshot install"      // of a state that the node had not reached by itself
+	HeardRead      State = "read of what was told" // by somebody who had heard of it in the feed
+	ForgeryRefused State = "forgery refused"
+	Forwarded      State = "forwarded"                    // a write that another node than the leader answered
 	Graced         State = "grace used"                   // a lease lived on only because there had been an election
 	FourConflicts  State = "conflict four times in a row" // and it was reported
 )
@@ -61,9 +63,7 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 		}
 	}
 	for _, op := range h.Ops {
-		if heard(&op) {
-			n[HeardRead]++
-		}
+		countOp(n, &op)
 		if op.Outcome != history.Info || op.Kind.Reads() {
 			continue
 		}
@@ -82,6 +82,19 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 	n[FeedFailover], n[Installed], n[Graced] = overFailover(h, a), installed(h, a), graced(a)
 	maps.DeleteFunc(n, func(_ State, count int) bool { return count == 0 })
 	return n
+}
+
+// countOp counts what an operation alone shows.
+func countOp(n map[State]int, op *history.Op) {
+	if heard(op) {
+		n[HeardRead]++
+	}
+	if op.Kind == history.Forged && op.Outcome == history.Failed {
+		n[ForgeryRefused]++
+	}
+	if op.Outcome == history.OK && op.Answered != "" && op.Result.Leader != "" && op.Answered != op.Result.Leader {
+		n[Forwarded]++
+	}
 }
 
 // installed counts snapshots that gave a node what it had not applied itself: from another

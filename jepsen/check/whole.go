@@ -64,6 +64,8 @@ func (e *evidence) ofWorkload() []Finding {
 		return e.operations()
 	case "soak":
 		return e.soak()
+	case "author":
+		return e.author()
 	case "retry":
 		return Retry(e.History, e.order)
 	}

@@ -1,9 +1,12 @@
 package history
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	boardpb "raftboard/fsm/pb"
 )
@@ -26,6 +29,7 @@ const (
 	Txn       Kind = "txn"
 	LoopClose Kind = "loop_close"
 	Compact   Kind = "compact" // by an operator
+	Forged    Kind = "forged"  // what claims to be another's, or is malformed: it must be refused
 	Dump      Kind = "dump"    // all that some keys hold, in one read
 
 	Claim     Kind = "claim"     // of a key by its name
@@ -95,6 +99,9 @@ type Args struct {
 
 	Parts    []Part `json:"parts,omitempty"` // of a txn
 	Takeover bool   `json:"takeover,omitempty"`
+
+	As    string `json:"as,omitempty"`    // the name that the caller stated at the edge, if it was to be believed
+	Trick string `json:"trick,omitempty"` // what was tried to be taken for more than that
 }
 
 // Part is one guard or one operation of a txn, in the order in which it was sent.
@@ -124,8 +131,22 @@ type Result struct {
 	Generation uint64 `json:"generation,omitempty"`
 	Value      string `json:"value,omitempty"`
 	Replayed   bool   `json:"replayed,omitempty"`
+	Leader     string `json:"leader,omitempty"` // the id of the node that led, where the answer names it
 	Seen       []Seen `json:"seen,omitempty"`  // by a dump
 	Error      string `json:"error,omitempty"` // text, for people
+}
+
+// mostText is how much of a text is kept as it is.
+const mostText = 512
+
+// Text is a value as it is recorded where it may be anything: short valid text as it is, the
+// rest by its length and hash, which survive a file of JSON.
+func Text(value []byte) string {
+	if len(value) <= mostText && utf8.Valid(value) {
+		return string(value)
+	}
+	sum := sha256.Sum256(value)
+	return fmt.Sprintf("%d bytes, sha256 %x", len(value), sum[:])
 }
 
 // callPrefix marks the call_ids of operations of a Log.

@@ -16,16 +16,21 @@ import (
 // applyAt proposes a command through the unary face of one node and records that as one
 // operation. It answers the Result, also of a refusal, and nil when there was no answer.
 func (e Env) applyAt(ctx context.Context, node int, name string, op history.Op, cmd *boardpb.Command) *boardpb.Result {
+	return e.applyFrom(as(ctx, name), node, name, op, cmd)
+}
+
+// applyFrom is applyAt from a host, under whatever name ctx states.
+func (e Env) applyFrom(ctx context.Context, node int, host string, op history.Op, cmd *boardpb.Command) *boardpb.Result {
 	op.Board, op.Asked = e.Board, e.Cluster.Nodes()[node]
 	rec := e.Log.Begin(op)
 	cmd.CallId = rec.CallID()
-	resp, err := e.Cluster.Ask(name, node).Apply(as(ctx, name), &wirepb.ApplyRequest{Command: cmd})
+	resp, err := e.Cluster.Ask(host, node).Apply(ctx, &wirepb.ApplyRequest{Command: cmd})
 	res := resp.GetResult()
 	if refused := refusalOf(err); refused != nil {
 		res, err = refused, &client.Error{Result: refused}
 	}
 	e.Log.End(rec, func(o *history.Op) {
-		o.Answered = resp.GetNodeId()
+		o.Answered, o.Result.Leader = resp.GetNodeId(), resp.GetLeader().GetNodeId()
 		settle(o, res, err)
 	})
 	return res

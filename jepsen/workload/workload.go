@@ -30,6 +30,7 @@ func all() []Workload {
 		Work{},
 		Operations{},
 		Soak{},
+		Author{},
 		Retry{Clients: 4, Keyed: 2},
 	}
 }
