@@ -42,11 +42,8 @@ func (f *facts) story(found check.Finding) string {
 		f.storyEnd(&b)
 		return b.String()
 	}
-	switch {
-	case found.Checker == "G1":
+	if found.Checker == "G1" {
 		f.differing(&b, found)
-	case isCycle(found):
-		f.cycle(&b, found)
 	}
 	if watcher := f.watcherOf(found); watcher != "" {
 		f.told(&b, watcher, found)

@@ -32,7 +32,7 @@ func cells(worst check.Verdict) report.SuiteData {
 func TestTheGridShowsEveryCellAndTheWorstOfThem(t *testing.T) {
 	text := suite(t, cells(check.FAILED))
 	for _, want := range []string{`<span class="verdict FAILED">FAILED</span> Fault tests`, `<th>N7</th><th>N8</th><th>N99</th>`, `class="cell v-FAILED"`, `<a href="sim-register-kill-1/index.html">VALID</a>`,
-		"12 345 ok, 6 fail, 7 unknown", "the budget was spent", "1 cell had no run", "2 VALID, 1 FAILED", "R1: key a", "Byzantine nodes", ">later</th>", "22"} {
+		`<span class="okc">12 345</span> <span class="failc">6</span> <span class="infoc">7</span>`, "12 345 ok, 6 fail, 7 unknown", "the budget was spent", "1 cell had no run", "2 VALID, 1 FAILED", "R1: key a", "Byzantine nodes", ">later</th>", "22"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -140,44 +140,6 @@ func ties(found check.Finding) (out []string) {
 	return out
 }
 
-// cycle tells the operations of a ring, each before the next by what one of them saw.
-func (f *facts) cycle(b *strings.Builder, found check.Finding) {
-	b.WriteString("\nThe cycle: each must be before the next, and the last before the first:\n")
-	by := map[uint64]*history.Op{}
-	for i := range f.h.Ops {
-		by[f.h.Ops[i].ID] = &f.h.Ops[i]
-	}
-	for i, id := range found.Ops {
-		if i == mostLines {
-			fmt.Fprintf(b, "  … and %d more\n", len(found.Ops)-i)
-			return
-		}
-		if o := by[id]; o != nil {
-			fmt.Fprintf(b, "  %s %s%s\n", seconds(o.Invoke), f.tellOp(o), tellParts(o))
-		}
-	}
-}
-
-// tellParts is what a transaction asked for, part by part.
-func tellParts(o *history.Op) string {
-	var parts []string
-	for i, p := range o.Args.Parts {
-		if i == 12 {
-			parts = append(parts, "…")
-			break
-		}
-		text := string(p.Do) + " " + clip(p.Key, 30)
-		if p.Value != "" {
-			text += " " + clip(p.Value, 30)
-		}
-		parts = append(parts, text)
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(parts, "; ")
-}
-
 // ring draws the cycle of a finding; nil if it has none.
 func (f *facts) ring(found check.Finding) *ringPicture {
 	if !isCycle(found) || len(found.Ops) > 12 {

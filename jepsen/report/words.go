@@ -147,7 +147,54 @@ func wish(o *history.Op) string {
 	if o.Args.Generation > 0 {
 		fmt.Fprintf(&b, " under generation %d", o.Args.Generation)
 	}
+	if o.Args.AtLeast > 0 {
+		fmt.Fprintf(&b, " at rev %d or later", o.Args.AtLeast)
+	}
+	b.WriteString(parts(o))
 	return b.String()
+}
+
+const mostParts = 12 // of a transaction, or keys of a read
+
+// parts is what a transaction asked for, part by part.
+func parts(o *history.Op) string {
+	var all []string
+	for i, p := range o.Args.Parts {
+		if i == mostParts {
+			all = append(all, "…")
+			break
+		}
+		text := string(p.Do) + " " + clip(p.Key, 30)
+		switch {
+		case p.Value != "":
+			text += " " + clip(p.Value, 30)
+		case p.Version > 0:
+			text += fmt.Sprintf(" at version %d", p.Version)
+		}
+		all = append(all, text)
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return " [" + strings.Join(all, "; ") + "]"
+}
+
+// seen is what a read of several keys saw: of a long list its end.
+func seen(o *history.Op) string {
+	var all []string
+	for i, s := range o.Result.Seen {
+		if i == mostParts {
+			all = append(all, "…")
+			break
+		}
+		items := s.Items
+		begin := ""
+		if n := len(items) - 4; n > 0 {
+			items, begin = items[n:], fmt.Sprintf("… %d before, ", n)
+		}
+		all = append(all, clip(s.Key, 30)+" = ("+begin+clip(strings.Join(items, ", "), 80)+")")
+	}
+	return strings.Join(all, "; ")
 }
 
 // reply is what a client was told, in words.
@@ -166,6 +213,9 @@ func reply(o *history.Op) string {
 	}
 	if r.Value != "" {
 		add("value %s", clip(r.Value, 60))
+	}
+	if saw := seen(o); saw != "" {
+		add("saw %s", saw)
 	}
 	if r.Generation > 0 {
 		add("generation %d", r.Generation)
