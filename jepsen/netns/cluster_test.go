@@ -32,11 +32,20 @@ var (
 
 func TestMain(m *testing.M) {
 	var err error
+	if dir := os.Getenv(doomed); dir != "" {
+		err = doom(dir)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	if workshop, err = os.MkdirTemp("", "netns-test-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()
+	if left := leftBy(os.Getpid()); left != nil {
+		fmt.Fprintf(os.Stderr, "FAIL: left behind: %v\n", left)
+		code = 1
+	}
 	os.RemoveAll(workshop)
 	os.Exit(code)
 }
@@ -94,7 +103,7 @@ func start(t *testing.T, change func(*netns.Options)) (*netns.Cluster, *history.
 		for _, note := range log.History().Notes {
 			t.Errorf("%+v", note)
 		}
-		nothingLeft(t, opt.Dir)
+		eventually(t, "nothing left that uses the directory", 5*time.Second, func() bool { return usedBy(opt.Dir) == nil })
 		if t.Failed() {
 			said(t, opt.Dir)
 		}
@@ -112,39 +121,40 @@ func said(t *testing.T, dir string) {
 	}
 }
 
-// nothingLeft looks for whatever this process made and did not remove.
-func nothingLeft(t *testing.T, dir string) {
-	t.Helper()
-	mine := fmt.Sprintf("rbn-%d.", os.Getpid())
+// leftBy are the namespaces, cgroups and file systems that a process made and did not remove.
+func leftBy(pid int) (left []string) {
+	mine := fmt.Sprintf("rbn-%d.", pid)
 	for _, in := range []string{"/run/netns", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"} {
 		entries, _ := os.ReadDir(in)
 		for _, e := range entries {
 			if strings.HasPrefix(e.Name(), mine) {
-				t.Errorf("%s/%s is left", in, e.Name())
+				left = append(left, filepath.Join(in, e.Name()))
 			}
 		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		t.Error(err)
+		left = append(left, err.Error())
 	}
 	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, mine) || strings.Contains(line, dir) {
-			t.Errorf("a mount is left: %s", line)
+		if strings.Contains(line, mine) {
+			left = append(left, line)
 		}
 	}
-	loops, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	for _, loop := range loops {
-		if file, err := os.ReadFile(loop); err == nil && strings.Contains(string(file), dir) {
-			t.Errorf("%s is left on %s", loop, file)
+	return left
+}
+
+// usedBy are the processes and loop devices that have to do with a directory.
+func usedBy(dir string) (users []string) {
+	for _, files := range []string{"/sys/block/loop*/loop/backing_file", "/proc/[0-9]*/cmdline"} {
+		paths, _ := filepath.Glob(files)
+		for _, path := range paths {
+			if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), dir) {
+				users = append(users, fmt.Sprintf("%s: %q", path, text))
+			}
 		}
 	}
-	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, path := range commands {
-		if line, err := os.ReadFile(path); err == nil && strings.Contains(string(line), dir) {
-			t.Errorf("%s is left: %q", path, line)
-		}
-	}
+	return users
 }
 
 // dial is a client that is closed with the test.

@@ -18,6 +18,7 @@ func every(t *testing.T, c *netns.Cluster, node int, s nemesis.Shape) {
 }
 
 func TestWhatNodesSendEachOtherIsHeldDelayedAndBrokenInOneDirection(t *testing.T) {
+	t.Parallel()
 	c, _ := start(t, func(o *netns.Options) { o.Relay = true })
 	cl := dial(t, c, "writer")
 	first, was := leader(t, c)
@@ -64,6 +65,7 @@ func TestWhatNodesSendEachOtherIsHeldDelayedAndBrokenInOneDirection(t *testing.T
 }
 
 func TestRequestsOfClientsArriveAndTheirAnswersAreLost(t *testing.T) {
+	t.Parallel()
 	c, log := start(t, nil)
 	cl, other := dial(t, c, "writer"), dial(t, c, "other")
 	set(t, cl, "reg/k", "1")
@@ -99,6 +101,7 @@ func TestRequestsOfClientsArriveAndTheirAnswersAreLost(t *testing.T) {
 }
 
 func TestAResetEndsConnectionsAndLossDropsSomePackets(t *testing.T) {
+	t.Parallel()
 	c, _ := start(t, nil)
 	cl := dial(t, c, "writer")
 	first, was := leader(t, c)

@@ -23,7 +23,10 @@ func cut(t *testing.T, c *netns.Cluster, node int, s nemesis.Shape) {
 }
 
 func TestAClusterLosesItsLeaderByPartitionByDeathAndByPauseAndServesAgain(t *testing.T) {
-	c, log := start(t, nil)
+	t.Parallel()
+	c, log := start(t, func(o *netns.Options) {
+		o.OtherBinary = other.get(t, "raftboard-other", "-ldflags", "-X main.linked=other")
+	})
 	cl := dial(t, c, "writer")
 	set(t, cl, "reg/k0", "before")
 
@@ -67,9 +70,17 @@ func TestAClusterLosesItsLeaderByPartitionByDeathAndByPauseAndServesAgain(t *tes
 	do(t, c.Resume(third))
 	ready(t, c)
 
+	do(t, c.Switch(third))
 	do(t, c.Stop(third))
 	do(t, c.Start(third))
 	ready(t, c)
+	nodes, err := cl.Cluster().Nodes(t.Context())
+	do(t, err)
+	for _, n := range nodes.Nodes {
+		if switched := n.Version == "other"; switched != (n.Name == c.Nodes()[third]) {
+			t.Errorf("%s runs version %q", n.Name, n.Version)
+		}
+	}
 	for i := range c.Nodes() {
 		do(t, c.Kill(i)) // the traces of these lives are read to their ends
 	}
@@ -89,6 +100,7 @@ func TestAClusterLosesItsLeaderByPartitionByDeathAndByPauseAndServesAgain(t *tes
 }
 
 func TestAFrozenClientHearsAndSaysNothingUntilItIsThawed(t *testing.T) {
+	t.Parallel()
 	c, _ := start(t, nil)
 	frozen, other := dial(t, c, "frozen"), dial(t, c, "other")
 	set(t, frozen, "reg/k", "1")
@@ -116,6 +128,7 @@ func TestAFrozenClientHearsAndSaysNothingUntilItIsThawed(t *testing.T) {
 }
 
 func TestANodeThatEndsByItselfIsFoundAndWhatItSaidIsToldOnce(t *testing.T) {
+	t.Parallel()
 	c, _ := start(t, nil)
 	do(t, c.Retire(2))
 	if names := c.Nodes(); names[2] != "" {

@@ -2,8 +2,14 @@ package netns_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +53,10 @@ func still(t *testing.T, c *netns.Cluster, node int, cl *client.Client, writes i
 }
 
 func TestPowerIsCutAndDisksFailAndTheClusterComesBack(t *testing.T) {
+	t.Parallel()
+	var dir string
 	c, log := start(t, func(o *netns.Options) {
+		dir = o.Dir
 		o.PowerDisks, o.SnapshotThreshold, o.TrailingLogs, o.SnapshotInterval = true, 20, 10, time.Second
 	})
 	cl := dial(t, c, "writer")
@@ -92,25 +101,64 @@ func TestPowerIsCutAndDisksFailAndTheClusterComesBack(t *testing.T) {
 		do(t, c.Start(node))
 	}
 	ready(t, c)
-	for _, corrupt := range []nemesis.Corruption{nemesis.FlipSnap, nemesis.OlderCopy, nemesis.FlipLog, nemesis.CutTail} {
-		do(t, c.Kill(node))
-		what, err := c.Corrupt(node, corrupt, rand.New(rand.NewPCG(1, 2)))
-		do(t, err)
-		do(t, c.Start(node))
-		var died error
-		eventually(t, string(corrupt)+": ready or dead with a reason", 20*time.Second, func() bool {
-			died = c.Died(node)
-			s, err := c.Status(t.Context(), node)
-			return died != nil || err == nil && s.Ready
-		})
-		t.Logf("%s: %s: %v", corrupt, what, died)
-	}
+	eventually(t, "a snapshot of its own", 20*time.Second, func() bool {
+		set(t, cl, "reg/flow", "more")
+		s, err := c.Status(t.Context(), node)
+		return err == nil && s.Snapshot > 0
+	})
+	do(t, c.Kill(node))
+	everyDamage(t, c, node, filepath.Join(dir, c.Nodes()[node]))
+	do(t, c.Start(node))
+	ready(t, c)
+
 	if len(log.History().Install) == 0 {
 		t.Error("no life began with a snapshot")
 	}
 	if _, err := c.Corrupt(follower(t, c), nemesis.FlipLog, nil); err == nil || !strings.Contains(err.Error(), "runs") {
 		t.Errorf("the disk of a running node was damaged: %v", err)
 	}
+}
+
+// everyDamage does each kind of damage to a node that is down, sees that its disk is another
+// one afterwards, and leaves an older copy on it.
+func everyDamage(t *testing.T, c *netns.Cluster, node int, dir string) {
+	t.Helper()
+	dice := rand.New(rand.NewPCG(1, 2))
+	for _, kind := range []nemesis.Corruption{nemesis.FlipMeta, nemesis.FlipSnap, nemesis.SwappedSnap, nemesis.EmptySnap,
+		nemesis.FlipLog, nemesis.CutTail, nemesis.OlderCopy, nemesis.WipeAll, nemesis.OlderCopy} {
+		before := sums(t, dir)
+		what, err := c.Corrupt(node, kind, dice)
+		switch {
+		case kind == nemesis.SwappedSnap && errors.Is(err, nemesis.ErrUnsupported):
+			t.Logf("%s: %v", kind, err)
+		case err != nil || what == "":
+			t.Errorf("%s: %q, %v", kind, what, err)
+		case maps.Equal(before, sums(t, dir)):
+			t.Errorf("%s: %s, and the disk is as it was", kind, what)
+		default:
+			t.Logf("%s: %s", kind, what)
+		}
+	}
+}
+
+// sums are of the files of a data directory on a mounted disk.
+func sums(t *testing.T, dir string) map[string][32]byte {
+	t.Helper()
+	files := map[string][32]byte{}
+	data, err := filepath.Glob(dir + "/rbn-*/data")
+	if err != nil || len(data) != 1 {
+		t.Fatalf("data directories %v: %v", data, err)
+	}
+	err = filepath.WalkDir(data[0], func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		files[path] = sha256.Sum256(raw)
+		return err
+	})
+	do(t, err)
+	return files
 }
 
 // syncs measures how long an acknowledged write takes.
@@ -124,6 +172,7 @@ func syncs(t *testing.T, cl *client.Client, n int) time.Duration {
 }
 
 func TestASlowDiskAndASmallShareOfACoreAreFelt(t *testing.T) {
+	t.Parallel()
 	c, _ := start(t, func(o *netns.Options) { o.PowerDisks = true })
 	cl := dial(t, c, "writer")
 	first, _ := leader(t, c)
