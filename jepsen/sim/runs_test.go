@@ -142,26 +142,36 @@ func scratch() string {
 
 // bubble runs do on virtual time and says what of it was left when it ended, or stood still.
 func bubble(t *testing.T, do func()) (left string) {
+	name := ""
 	defer func() {
 		if p := recover(); p != nil {
-			left = fmt.Sprintf("%v\n%s", p, stuck())
+			left = fmt.Sprintf("%v\n%s", p, stuck(name))
 		}
 	}()
-	synctest.Test(t, func(*testing.T) { do() })
+	synctest.Test(t, func(*testing.T) {
+		name = bubbleName()
+		do()
+	})
 	return ""
 }
 
-// stuck are the stacks of the goroutines that are in some bubble and wait.
-func stuck() string {
-	buf := make([]byte, 1<<20)
+// bubbleName is what the stacks of this bubble's goroutines carry: "synctest bubble 7]".
+func bubbleName() string {
+	buf := make([]byte, 256)
+	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf, false)]), "\n")
+	return head[max(0, strings.Index(head, "synctest bubble")):]
+}
+
+// stuck are the stacks of the goroutines of a bubble that still wait.
+func stuck(bubble string) string {
+	const most = 12
+	buf := make([]byte, 16<<20)
 	buf = buf[:runtime.Stack(buf, true)]
 	var kept []string
-	for _, g := range strings.Split(string(buf), "\n\n") {
-		head, _, _ := strings.Cut(g, "\n")
-		if strings.Contains(head, "durable") {
+	for g := range strings.SplitSeq(string(buf), "\n\n") {
+		if head, _, _ := strings.Cut(g, "\n"); strings.HasSuffix(head, bubble) && len(kept) < most {
 			kept = append(kept, g)
 		}
 	}
-	const most = 12
-	return strings.Join(kept[:min(len(kept), most)], "\n\n")
+	return strings.Join(kept, "\n\n")
 }

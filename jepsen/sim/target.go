@@ -134,10 +134,22 @@ func (r *Run) Start(i int) error {
 		return nil
 	}
 	r.noteDeath(i)
-	if err := r.servers.TryRestart(i); err != nil {
+	if err := r.begin(i); err != nil {
 		r.died(i, err)
 	}
 	return nil
+}
+
+// begin starts a server on a goroutine of its own: a node that finds out during its start that
+// it must not go on ends the goroutine it is on, and that must not be a nemesis.
+func (r *Run) begin(i int) error {
+	result := make(chan error, 1)
+	go func() {
+		err := errors.New("its start ended without a word")
+		defer func() { result <- err }()
+		err = r.servers.TryRestart(i)
+	}()
+	return <-result
 }
 
 // Stop implements nemesis.Target. A node that is down stays so.
