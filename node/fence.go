@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -80,7 +79,7 @@ func (n *Node) fenceRound() (*state.View, error) {
 	}
 	ask := n.raft.Barrier
 	if planted.Bug("M3") {
-		ask = func(time.Duration) raft.Future { return n.raft.VerifyLeader() }
+		ask = n.verifyLeader
 	}
 	if err := ask(maxEnqueue).Error(); err != nil {
 		n.transfer.heard(err)

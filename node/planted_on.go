@@ -4,8 +4,11 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
+	"reflect"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
@@ -129,6 +132,14 @@ func (n *Node) emitAtAppend(data []byte, term uint64, alone bool) {
 	planted.Note(n.proposer, ahead)
 	ahead.ApplyBatch([]*raft.Log{{Index: max(ahead.Applied(), n.raft.LastIndex()) + 1, Term: term, Type: raft.LogCommand, Data: data}})
 	planted.Note(n, ahead.View())
+}
+
+// verifyLeader is M3. The library forgets such a future when it stops, so it is told to end then.
+func (n *Node) verifyLeader(time.Duration) raft.Future {
+	future, stopped := n.raft.VerifyLeader(), make(chan struct{})
+	context.AfterFunc(n.ctx, func() { close(stopped) })
+	reflect.ValueOf(future).Elem().FieldByName("ShutdownCh").Set(reflect.ValueOf(stopped))
+	return future
 }
 
 // twin is another state machine with the state of f.
