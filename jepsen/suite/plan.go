@@ -28,9 +28,10 @@ type Plan struct {
 	Time     time.Duration `json:"time"` // from the first operation to the heal
 	Rate     int           `json:"rate"` // operations per second of all clients
 	Seed     uint64        `json:"seed"`
-	Mutant   string        `json:"mutant,omitempty"` // a planted bug
-	Fault    string        `json:"fault,omitempty"`  // what every node does at named points, as FAULT says it
-	Tagged   bool          `json:"tagged,omitempty"` // nodes built with the tag "faults", also without a bug
+	Mutant   string        `json:"mutant,omitempty"`  // a planted bug
+	Fault    string        `json:"fault,omitempty"`   // what every node does at named points, as FAULT says it
+	Version  string        `json:"version,omitempty"` // of the source, for people
+	Tagged   bool          `json:"tagged,omitempty"`  // nodes built with the tag "faults", also without a bug
 }
 
 // Complete fills in what was left open and says what cannot be run.
@@ -111,7 +112,7 @@ func (p Plan) Describe() history.Run {
 		nodes[i] = fmt.Sprintf("n%d", i+1)
 	}
 	return history.Run{Workload: p.Workload, Nemesis: strings.Join(p.Nemeses, ","), Driver: p.Driver, Board: Board,
-		Nodes: nodes, Seed: p.Seed, Time: p.Time, Rate: p.Rate, Mutant: p.Mutant, Rerun: p.Rerun()}
+		Nodes: nodes, Seed: p.Seed, Time: p.Time, Rate: p.Rate, Mutant: p.Mutant, Version: p.Version, Rerun: p.Rerun()}
 }
 
 // Board is the one that workloads work on.

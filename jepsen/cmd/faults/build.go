@@ -94,3 +94,18 @@ func moduleRoot(ctx context.Context) (string, error) {
 	}
 	return dir, nil
 }
+
+// sourceVersion is the commit of what is tested, for people; "" where git does not know.
+func sourceVersion(ctx context.Context) string {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return ""
+	}
+	cmd := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}

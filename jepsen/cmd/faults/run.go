@@ -88,6 +88,10 @@ func runAll(ctx context.Context, progress io.Writer, plans []suite.Plan, dir str
 	defer b.remove()
 	var virtual []suite.Plan
 	var err error
+	version := sourceVersion(ctx)
+	for i := range plans {
+		plans[i].Version = version
+	}
 	for _, p := range plans {
 		if p.Driver == suite.Sim {
 			virtual = append(virtual, p)
