@@ -209,12 +209,17 @@ func TestATermHasOneLeaderAndNeverFalls(t *testing.T) {
 // TestTracesOfAMinuteAreJudgedInSeconds: what is checked on every run must not be the longest
 // part of it. The bound is wide, and far below what a square of the entries would take.
 func TestTracesOfAMinuteAreJudgedInSeconds(t *testing.T) {
-	h := &history.History{}
+	once := make([]history.Applied, 0, 30_000)
+	for i := range uint64(cap(once)) {
+		once = append(once, history.Trace("", 0, fsm.TraceRecord{Index: i + 1, Term: 2, T: int64(i),
+			Command: &boardpb.Command{Board: theBoard, CallId: history.CallID(i + 1)}, Result: ok(i+1, 1), Digest: [16]byte{1, byte(i)}}))
+	}
+	h := &history.History{Applied: make([]history.Applied, 0, 5*len(once))}
 	for _, node := range []string{"n1", "n2", "n3"} {
 		for life := 1; life <= 2; life++ {
-			for i := range uint64(30_000 / 2 * life) {
-				h.Applied = append(h.Applied, history.Trace(node, life, fsm.TraceRecord{Index: i + 1, Term: 2, T: int64(i),
-					Command: &boardpb.Command{Board: theBoard, CallId: history.CallID(i + 1)}, Result: ok(i+1, 1), Digest: [16]byte{1, byte(i)}}))
+			for _, r := range once[:len(once)/2*life] {
+				r.Node, r.Life = node, life
+				h.Applied = append(h.Applied, r)
 			}
 		}
 	}

@@ -216,35 +216,3 @@ func tell(ops []history.Op) string {
 	}
 	return strings.Join(lines, "\n")
 }
-
-// Cut shortens unknown writes with what A knows of them: one that had no effect by the end
-// is left out, one that had is given its version, and ends where the first operation that
-// saw it ends. It may be used only on a history that Agree and Answers found nothing in.
-func Cut(ops []history.Op, a *Order) []history.Op {
-	var out []history.Op
-	for _, op := range ops {
-		if op.Kind.Reads() || op.Outcome != history.Info {
-			out = append(out, op)
-			continue
-		}
-		for _, r := range a.ByCall(op.CallID()) {
-			if r.OK() && r.Command.GetReportConflict() == nil {
-				op.Outcome, op.Result.Answer, op.Result.Version = history.OK, "ok", r.Result.Version
-				op.Ended = firstSight(ops, op)
-				out = append(out, op)
-				break
-			}
-		}
-	}
-	return out
-}
-
-func firstSight(ops []history.Op, w history.Op) uint64 {
-	sight := uint64(math.MaxInt64)
-	for _, op := range ops {
-		if op.Key == w.Key && op.ID != w.ID && op.Outcome != history.Info && op.Result.Version >= w.Result.Version && op.Ended > w.Began {
-			sight = min(sight, op.Ended)
-		}
-	}
-	return sight
-}

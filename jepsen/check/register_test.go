@@ -1,6 +1,9 @@
 package check_test
 
 import (
+	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +137,30 @@ func TestAnUndecidedKeyIsUnknownAndNotPassed(t *testing.T) {
 	found := check.Registers(ops(append(wide, saw("z", 1000, 1001, 30, "ghost"))...), time.Millisecond)
 	if check.Judge(found) != check.UNKNOWN {
 		t.Fatalf("got %v", found)
+	}
+}
+
+// TestCutDecidesOperationsOfAnyKind: what an operation saw is told by the revision that its
+// answer shows, whatever it asked for.
+func TestCutDecidesOperationsOfAnyKind(t *testing.T) {
+	lost := func(id, began uint64, kind history.Kind) history.Op {
+		return history.Op{ID: id, Client: "c", Board: theBoard, Kind: kind, Key: "claims/i", Outcome: history.Info, Began: began, Invoke: 1}
+	}
+	answered := func(id, began, ended, rev uint64) history.Op {
+		return history.Op{ID: id, Client: "d", Board: theBoard, Kind: history.Dump, Outcome: history.OK, Began: began, Ended: ended, Result: history.Result{Rev: rev}}
+	}
+	list := []history.Op{lost(101, 1, history.Complete), answered(2, 2, 5, 3), answered(3, 3, 9, 7), answered(4, 10, 11, 6),
+		lost(5, 4, history.Get), lost(6, 6, history.ClaimNext), lost(102, 12, history.Complete)}
+	b := newTrace().lead(2).open("a", 1).open("b", 2)
+	b.complete("a", 1, "claims/i", 1, "x", done(6, 1, "r@1")).complete("b", 2, "claims/j", 1, "y", done(7, 1, "r@1"))
+	cut := check.Cut(list, b.agreed(t))
+	var got []string
+	for _, op := range cut {
+		got = append(got, fmt.Sprint(op.ID, " ", op.Outcome, " ", op.Ended, " ", op.Result.Rev))
+	}
+	want := []string{"101 ok 9 6", "2 ok 5 3", "3 ok 9 7", "4 ok 11 6", fmt.Sprint("102 ok ", uint64(math.MaxInt64), " 7")}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 

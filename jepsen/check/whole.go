@@ -39,7 +39,7 @@ func Whole(h *history.History) Judgement {
 	e.windows = windows
 	found = append(found, more...)
 	found = append(found, Answers(h.Ops, e.order)...)
-	if len(found) == 0 { // A is trusted only once G1 and G3 hold
+	if trusted(found) {
 		e.decided = Cut(h.Ops, e.order)
 	}
 	found = append(found, e.ofWorkload()...)
