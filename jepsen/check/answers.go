@@ -46,6 +46,10 @@ func answer(op *history.Op, records []*history.Applied, first map[place]*history
 	}
 	say := func(f Finding) { found = append(found, f.of(op.ID)) }
 	switch {
+	case len(done) > 1 && op.Kind == history.Keepalive: // it has no identity: doing it twice is doing it once
+		if op.Outcome == history.Failed {
+			say(violation("R3", "a keepalive that was answered %s was done", op.Result.Answer).at(done[0].Index))
+		}
 	case len(done) > 1:
 		say(violation("S1", "one %s took effect %d times", op.Kind, len(done)).at(done[1].Index))
 	case op.Outcome == history.OK && len(done) == 0:
