@@ -271,6 +271,11 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 			r.Namespace = space.Pattern.String()
 		}
 	}
+	recallOutcome(x, k, r)
+}
+
+// recallOutcome adds what depends on the outcome.
+func recallOutcome(x *state.Txn, k *boardpb.Kept, r *boardpb.Result) {
 	switch k.Outcome {
 	case boardpb.Outcome_OUTCOME_CONFLICT:
 		r.Author = k.Who
