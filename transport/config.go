@@ -43,6 +43,8 @@ type Config struct {
 	SnapshotThreshold uint64 // 0: the node's default, as for the two below
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
+	StoreTimeout      time.Duration // as node.Config says, like the next
+	MinFree           uint64
 
 	Version string // of the binary
 	Logger  hclog.Logger

@@ -15,6 +15,7 @@ const (
 	handOverWait = 5 * time.Second  // for the leadership to be taken over
 	finishCalls  = 10 * time.Second // for calls that run when nothing new is let in any more
 	closeWait    = 10 * time.Second // for Raft and the stores
+	hardClose    = 5 * time.Second  // for a node that stopped by itself: its disk may hang
 	// removedFinish is for the calls that run at a node that was removed from the cluster.
 	removedFinish = 2 * time.Second
 )
@@ -132,17 +133,19 @@ func (s *Server) closeAll(ctx context.Context) error {
 func closeNode(ctx context.Context, n *node.Node) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
+	most := 2 * closeWait
 	if ctx.Err() != nil {
 		cancel() // a hard stop waits for nothing
+		most = hardClose
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- n.Close(closing) }()
-	timer := time.NewTimer(2 * closeWait)
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case err := <-closed:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("the node did not close within %v", 2*closeWait)
+		return fmt.Errorf("the node did not close within %v", most)
 	}
 }

@@ -240,6 +240,7 @@ func (s *Server) openNode() error {
 		Version: s.cfg.Version, GRPCAddr: self.GrpcAddr, RaftAddr: self.RaftAddr,
 		Logger: s.cfg.Logger.Named("node"), Timing: s.cfg.Timing, Founders: intent.Nodes(),
 		SnapshotThreshold: s.cfg.SnapshotThreshold, TrailingLogs: s.cfg.TrailingLogs, SnapshotInterval: s.cfg.SnapshotInterval,
+		StoreTimeout: s.cfg.StoreTimeout, MinFree: s.cfg.MinFree,
 		Peers: askPeers{s.links}, Clock: s.cfg.Clock, Trace: s.cfg.Trace, Roles: s.cfg.Roles, Die: s.fail,
 	}, tr, stores)
 	if err != nil {

@@ -118,7 +118,7 @@ func (s *service) askStates(ctx context.Context, ids []string) []*wirepb.NodeSta
 func (s *service) askState(ctx context.Context, id string) *wirepb.NodeState {
 	known := s.nodeByID(id)
 	unreachable := &wirepb.NodeState{Id: id, Name: known.GetName(), RaftAddr: known.GetRaftAddr(), GrpcAddr: known.GetGrpcAddr(),
-		Version: known.GetVersion(), Role: "unreachable", LastContactMs: -1}
+		Version: known.GetVersion(), Role: "unreachable", LastContactMs: -1, OldestLogMs: -1, LastRestoreMs: -1}
 	peer, err := s.forward.links.to(id)
 	if err == nil {
 		var answer *wirepb.NodeStatusResponse
@@ -134,7 +134,7 @@ func (s *service) askState(ctx context.Context, id string) *wirepb.NodeState {
 func (s *service) ownState() *wirepb.NodeState {
 	state := &wirepb.NodeState{
 		Id: s.self.Id, Name: s.self.Name, RaftAddr: s.self.RaftAddr, GrpcAddr: s.self.GrpcAddr, Version: s.self.Version,
-		Role: "follower", Suffrage: "none", LastContactMs: -1,
+		Role: "follower", Suffrage: "none", LastContactMs: -1, OldestLogMs: -1, LastRestoreMs: -1,
 		UptimeMs:         time.Since(s.started).Milliseconds(),
 		Watchers:         uint64(s.watchers.inside.Load()),
 		Sessions:         uint64(s.sessions.inside.Load()),
@@ -158,6 +158,13 @@ func (s *service) ownState() *wirepb.NodeState {
 	if own.LastContact >= 0 {
 		state.LastContactMs = own.LastContact.Milliseconds()
 	}
+	if own.OldestLog >= 0 {
+		state.OldestLogMs = own.OldestLog.Milliseconds()
+	}
+	if own.LastRestore >= 0 {
+		state.LastRestoreMs = own.LastRestore.Milliseconds()
+	}
+	state.SlowestStoreMs = own.SlowestStore.Milliseconds()
 	digest := view.Digest()
 	state.Digest, state.DigestIndex = digest[:], view.Applied()
 	state.StateBytes = view.StateBytes()

@@ -184,7 +184,8 @@ func nodeObject(n *wirepb.NodeState) render.Object {
 		"grpc_addr", n.GetGrpcAddr(), "raft_addr", n.GetRaftAddr(), "version", n.GetVersion(), "term", n.GetTerm(),
 		"applied", n.GetApplied(), "commit", n.GetCommit(), "first_log", n.GetFirstLog(), "last_log", n.GetLastLog(),
 		"snapshot_index", n.GetSnapshotIndex(), "last_contact_ms", n.GetLastContactMs(), "state_bytes", n.GetStateBytes(),
-		"log_bytes", n.GetLogBytes(), "disk_free_bytes", n.GetDiskFreeBytes(), "uptime_ms", n.GetUptimeMs(),
+		"log_bytes", n.GetLogBytes(), "disk_free_bytes", n.GetDiskFreeBytes(), "oldest_log_ms", n.GetOldestLogMs(),
+		"last_restore_ms", n.GetLastRestoreMs(), "slowest_store_ms", n.GetSlowestStoreMs(), "uptime_ms", n.GetUptimeMs(),
 		"watchers", n.GetWatchers(), "sessions", n.GetSessions(), "admission_refused", n.GetAdmissionRefused())
 	if len(n.GetDigest()) > 0 {
 		o.Add("digest", fmt.Sprintf("%x", n.GetDigest()))
@@ -224,7 +225,7 @@ func statusObject(s *wirepb.StatusResponse) render.Object {
 func nodeTable(nodes []*wirepb.NodeState, leader string) *render.Table {
 	t := &render.Table{Columns: render.Cols("NODE", "ADDRESS", "STATE", "VERSION", "APPLIED", "LAG", "LAST CONTACT",
 		"STATE SIZE", "LOG SIZE",
-		"DISK FREE", "+GRPC", "+ID", "NOTES")}
+		"DISK FREE", "+OLDEST LOG", "+LAST RESTORE", "+SLOWEST STORE", "+GRPC", "+ID", "NOTES")}
 	newest := uint64(0)
 	for _, n := range nodes {
 		newest = max(newest, n.GetApplied())
@@ -240,16 +241,24 @@ func nodeTable(nodes []*wirepb.NodeState, leader string) *render.Table {
 		case n.GetRole() != "follower" && n.GetRole() != "leader":
 			state.Style = render.Bad
 		}
-		lag, contact, applied, size, log, free := "", "", "", "", "", ""
+		lag, contact, applied, size, log, free, oldest, restore, slowest := "", "", "", "", "", "", "", "", ""
 		if n.GetRole() != "unreachable" { // else nothing of it is known
 			lag, applied, size = num(newest-n.GetApplied()), num(n.GetApplied()), render.Bytes(n.GetStateBytes())
 			log, free = render.Bytes(n.GetLogBytes()), render.Bytes(n.GetDiskFreeBytes())
+			slowest = render.Duration(n.GetSlowestStoreMs())
+		}
+		if n.GetOldestLogMs() >= 0 {
+			oldest = render.Duration(n.GetOldestLogMs())
+		}
+		if n.GetLastRestoreMs() >= 0 {
+			restore = render.Duration(n.GetLastRestoreMs())
 		}
 		if n.GetLastContactMs() >= 0 && n.GetRole() == "follower" {
 			contact = render.Duration(n.GetLastContactMs())
 		}
 		t.Rows = append(t.Rows, []render.Cell{{Text: n.GetName()}, {Text: n.GetRaftAddr()}, state, {Text: n.GetVersion()},
-			{Text: applied}, {Text: lag}, {Text: contact}, {Text: size}, {Text: log}, {Text: free}, {Text: n.GetGrpcAddr()}, {Text: n.GetId()}, {Text: n.GetNote()}})
+			{Text: applied}, {Text: lag}, {Text: contact}, {Text: size}, {Text: log}, {Text: free}, {Text: oldest}, {Text: restore},
+			{Text: slowest}, {Text: n.GetGrpcAddr()}, {Text: n.GetId()}, {Text: n.GetNote()}})
 	}
 	return t
 }

@@ -28,6 +28,7 @@ type serveFlags struct {
 	logLevel  string
 	logFormat string
 	traceFile string
+	minFree   uint64 // MiB
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -84,6 +85,8 @@ func (f *serveFlags) declare(fs *pflag.FlagSet) {
 	fs.Uint64Var(&cfg.SnapshotThreshold, "snapshot-threshold", 8192, "entries between two snapshots")
 	fs.Uint64Var(&cfg.TrailingLogs, "trailing-logs", 10240, "entries kept behind a snapshot")
 	fs.DurationVar(&cfg.SnapshotInterval, "snapshot-interval", 30*time.Second, "how often a snapshot is considered")
+	fs.DurationVar(&cfg.StoreTimeout, "store-timeout", 20*time.Second, "a call of the disk that lasts longer ends the process; below 0: none")
+	fs.Uint64Var(&f.minFree, "min-free-mib", 64, "no writes while less than this is free beside a snapshot's size")
 	fs.StringVar(&f.traceFile, "trace-file", "", "for fault tests: append what is applied here, outside --data-dir")
 	fs.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn, error")
 	fs.StringVar(&f.logFormat, "log-format", "auto", "auto (text on a terminal), text, json")
@@ -110,6 +113,10 @@ func (f *serveFlags) finish() error {
 		}
 		*part.advertised = net.JoinHostPort(f.advertise, port)
 	}
+	if f.minFree < 1 || f.minFree > 1<<30 || f.cfg.StoreTimeout == 0 {
+		return exitcode.Usagef("--min-free-mib 64 --store-timeout 20s", "--min-free-mib is from 1 to %d, and --store-timeout is not 0", 1<<30)
+	}
+	f.cfg.MinFree = f.minFree << 20
 	f.cfg.Version = version()
 	return nil
 }

@@ -3309,6 +3309,9 @@ type NodeState struct {
 	Watchers         uint64                 `protobuf:"varint,24,opt,name=watchers,proto3" json:"watchers,omitempty"`
 	Sessions         uint64                 `protobuf:"varint,25,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	AdmissionRefused uint64                 `protobuf:"varint,26,opt,name=admission_refused,json=admissionRefused,proto3" json:"admission_refused,omitempty"`
+	OldestLogMs      int64                  `protobuf:"varint,27,opt,name=oldest_log_ms,json=oldestLogMs,proto3" json:"oldest_log_ms,omitempty"`          // age of the oldest log entry; -1: not known
+	LastRestoreMs    int64                  `protobuf:"varint,28,opt,name=last_restore_ms,json=lastRestoreMs,proto3" json:"last_restore_ms,omitempty"`    // how long the newest restore of a snapshot took; -1: none
+	SlowestStoreMs   int64                  `protobuf:"varint,29,opt,name=slowest_store_ms,json=slowestStoreMs,proto3" json:"slowest_store_ms,omitempty"` // the longest call of the log store since the start
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -3521,6 +3524,27 @@ func (x *NodeState) GetSessions() uint64 {
 func (x *NodeState) GetAdmissionRefused() uint64 {
 	if x != nil {
 		return x.AdmissionRefused
+	}
+	return 0
+}
+
+func (x *NodeState) GetOldestLogMs() int64 {
+	if x != nil {
+		return x.OldestLogMs
+	}
+	return 0
+}
+
+func (x *NodeState) GetLastRestoreMs() int64 {
+	if x != nil {
+		return x.LastRestoreMs
+	}
+	return 0
+}
+
+func (x *NodeState) GetSlowestStoreMs() int64 {
+	if x != nil {
+		return x.SlowestStoreMs
 	}
 	return 0
 }
@@ -5380,7 +5404,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x06voters\x18\t \x01(\rR\x06voters\x12\x19\n" +
 	"\bcan_lose\x18\n" +
 	" \x01(\rR\acanLose\x12.\n" +
-	"\x06boards\x18\v \x03(\v2\x16.raftboard.v1.BoardRowR\x06boards\"\xf4\x05\n" +
+	"\x06boards\x18\v \x03(\v2\x16.raftboard.v1.BoardRowR\x06boards\"\xea\x06\n" +
 	"\tNodeState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -5409,7 +5433,10 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\fdigest_index\x18\x17 \x01(\x04R\vdigestIndex\x12\x1a\n" +
 	"\bwatchers\x18\x18 \x01(\x04R\bwatchers\x12\x1a\n" +
 	"\bsessions\x18\x19 \x01(\x04R\bsessions\x12+\n" +
-	"\x11admission_refused\x18\x1a \x01(\x04R\x10admissionRefused\"\x0e\n" +
+	"\x11admission_refused\x18\x1a \x01(\x04R\x10admissionRefused\x12\"\n" +
+	"\roldest_log_ms\x18\x1b \x01(\x03R\voldestLogMs\x12&\n" +
+	"\x0flast_restore_ms\x18\x1c \x01(\x03R\rlastRestoreMs\x12(\n" +
+	"\x10slowest_store_ms\x18\x1d \x01(\x03R\x0eslowestStoreMs\"\x0e\n" +
 	"\fNodesRequest\">\n" +
 	"\rNodesResponse\x12-\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x17.raftboard.v1.NodeStateR\x05nodes\"0\n" +
