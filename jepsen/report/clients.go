@@ -84,13 +84,18 @@ func (f *facts) timeline(found check.Finding, ops []*history.Op) timeline {
 	}
 	own := len(clients)
 	var bars []*history.Op
+	left := map[string]bool{}
 	for i := range f.h.Ops {
 		o := &f.h.Ops[i]
 		if o.Invoke > s.to || o.Invoke+f.took(o) < s.from {
 			continue
 		}
 		if !slices.Contains(clients, o.Client) {
-			if !keys[keyOf(o)] || len(clients) >= mostClients {
+			if !keys[keyOf(o)] {
+				continue
+			}
+			if len(clients) >= max(mostClients, own) {
+				left[o.Client] = true
 				continue
 			}
 			clients = append(clients, o.Client)
@@ -105,6 +110,9 @@ func (f *facts) timeline(found check.Finding, ops []*history.Op) timeline {
 			return cmp.Compare((a.Invoke - middle).Abs(), (b.Invoke - middle).Abs())
 		})
 		bars = bars[:mostBars]
+	}
+	if len(left) > 0 {
+		note += fmt.Sprintf("%s more touched the same key and are left out. ", count(len(left), "client"))
 	}
 	slices.Sort(clients[min(own, len(clients)):])
 	p := f.clientPlot(s, clients, bars, named)

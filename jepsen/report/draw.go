@@ -160,8 +160,7 @@ func stairs(at []point) string {
 	return b.String()
 }
 
-// thin leaves out points that fall on the same spot of a tenth of a pixel's width per row:
-// what is left looks the same.
+// thin keeps at most so many points, evenly, and the last one. Who calls it says so.
 func thin(at []point, most int) []point {
 	if len(at) <= most {
 		return at

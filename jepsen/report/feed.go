@@ -84,6 +84,9 @@ func (f *facts) feed() (*plot, string) {
 		note += fmt.Sprintf(" %d of %d watchers are drawn.", mostWatchers, len(names))
 		names = names[:mostWatchers]
 	}
+	if slices.ContainsFunc(names, func(name string) bool { return len(logs[name]) > mostFeedDots }) {
+		note += fmt.Sprintf(" Of a watcher that was told more than %s things a sample is drawn, evenly, and at most %d oddities; the numbers on the left count all.", thousands(mostFeedDots), mostFeedMarks)
+	}
 	const row, gap = 58.0, 10.0
 	height := float64(len(names)) * (row + gap)
 	p := newPlot("The feed: rev over time for each watcher", f.whole, height)

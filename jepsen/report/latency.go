@@ -83,7 +83,7 @@ func (f *facts) legendOn(p *plot, s span) float64 {
 
 // latency is the scatter of all operations, and what it leaves out.
 func (f *facts) latency() (*plot, string) {
-	ops := answered(f.h.Ops)
+	ops := each(f.h.Ops)
 	if len(ops) == 0 {
 		return nil, "No operation was recorded, so there is no latency to show."
 	}
@@ -118,7 +118,10 @@ func (f *facts) latency() (*plot, string) {
 		p.path(dots(groups[outcome]), "dot "+string(outcome), "")
 	}
 	f.quantileLines(p, scale, top, ops)
-	return p, note
+	if tips == mostTips {
+		note += fmt.Sprintf(" The first %s marks that are not ok have a text of their own.", thousands(mostTips))
+	}
+	return p, strings.TrimSpace(note)
 }
 
 // took is how long an operation was out; one that never returned was until the end.
@@ -129,7 +132,7 @@ func (f *facts) took(o *history.Op) time.Duration {
 	return o.Return - o.Invoke
 }
 
-func answered(ops []history.Op) (out []*history.Op) {
+func each(ops []history.Op) (out []*history.Op) {
 	for i := range ops {
 		out = append(out, &ops[i])
 	}

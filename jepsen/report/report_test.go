@@ -3,10 +3,8 @@ package report_test
 import (
 	"bytes"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"html"
-	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -58,24 +56,28 @@ func sound(t *testing.T, text string) {
 	if strings.Contains(text, "ZgotmplZ") {
 		t.Error("the template refused something it was given")
 	}
-	for _, svg := range regexp.MustCompile(`(?s)<svg class="plot".*?</svg>\s*(?:</svg>|<g class="ticks".*?</g></svg>)?`).FindAllString(text, -1) {
-		wellFormed(t, svg)
+	for _, rest := range strings.Split(text, `<svg class="plot"`)[1:] {
+		wellFormed(t, `<svg class="plot"`+rest)
 	}
 }
 
+// wellFormed looks at the picture that a text begins with.
 func wellFormed(t *testing.T, svg string) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(svg))
-	for {
+	for depth := 0; ; {
 		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			return
-		}
 		if err != nil {
 			t.Errorf("a picture is not well-formed: %v: %.200s", err, svg)
 			return
 		}
+		if _, is := token.(xml.EndElement); is {
+			if depth--; depth == 0 {
+				return
+			}
+		}
 		if e, is := token.(xml.StartElement); is {
+			depth++
 			for _, a := range e.Attr {
 				if strings.Contains(a.Value, "NaN") || strings.Contains(a.Value, "Inf") {
 					t.Errorf("a picture has %s=%q", a.Name.Local, a.Value)
@@ -227,7 +229,7 @@ func TestForeignTextStaysTextOnThePageAndPrintsOnATerminal(t *testing.T) {
 
 func TestABigHistoryIsDrawnInPartAndThePageSaysSo(t *testing.T) {
 	b := newHand("register")
-	const n = 60_000
+	const n = 40_000 // twice what is drawn
 	for i := range n {
 		o := history.Op{Client: fmt.Sprintf("client-%d", i%40), Kind: history.Kind(fmt.Sprintf("kind-%d", i%20)), Key: "k", Outcome: history.OK, Result: history.Result{Answer: "ok"}}
 		if i%100 == 0 {
@@ -235,7 +237,7 @@ func TestABigHistoryIsDrawnInPartAndThePageSaysSo(t *testing.T) {
 		}
 		b.op(o)
 	}
-	for i := range uint64(30_000) {
+	for i := range uint64(9_000) {
 		b.event("w", i+1)
 	}
 	for i := range 400 {
@@ -253,8 +255,8 @@ func TestABigHistoryIsDrawnInPartAndThePageSaysSo(t *testing.T) {
 		j.Findings = append(j.Findings, check.Finding{Checker: fmt.Sprintf("X%d", i%100), Class: check.Violation, What: "bad", Ops: []uint64{uint64(i*10 + 1)}})
 	}
 	text := page(t, h, j)
-	for _, want := range []string{"A sample is drawn: 19 400 of 59 400 ok operations and 600 of 600 others", "60 000", "The first 300 of 400 faults are listed.",
-		"The first 3 000 of 9 000 windows are drawn.", "16 of 20 kinds are drawn.", "24 of 50 holders are drawn."} {
+	for _, want := range []string{"A sample is drawn: 19 600 of 39 600 ok operations and 400 of 400 others", "40 000", "The first 300 of 400 faults are listed.",
+		"The first 3 000 of 9 000 windows are drawn.", "16 of 20 kinds are drawn.", "Of a watcher that was told more than 3 000 things a sample is drawn", "24 of 50 holders are drawn."} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -123,7 +123,7 @@ func Suite(w io.Writer, s SuiteData) error {
 		}
 	}
 	if len(s.Mutants) > 0 {
-		p.Mutation = fmt.Sprintf("%d of %s caught by a checker that is named for it, on a seed that is clean without the bug; %d more are open.", caught, count(planted, "planted bug"), open)
+		p.Mutation = fmt.Sprintf("%d of %s caught by a checker that is named for it, on a seed that is clean without the bug. Open: %d.", caught, count(planted, "planted bug"), open)
 	}
 	return render(w, "suite.html", p)
 }
