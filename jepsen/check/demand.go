@@ -39,6 +39,9 @@ func Demanded(run history.Run) Demand {
 	case "retry":
 		d.Kinds = []history.Kind{history.Append, history.Set, history.LoopClose}
 		d.States = []State{Resent, Conflicted, Abandoned, BodyReused, AfterEnd}
+	case "feed":
+		d.Kinds = []history.Kind{history.Append, history.Set, history.Txn, history.Compact}
+		d.States = []State{FeedResumed, SaidCompacted, AboveHead}
 	}
 	for _, nemesis := range strings.Split(run.Nemesis, ",") {
 		d.Faults = append(d.Faults, faultsOf(nemesis))

@@ -1,81 +1,107 @@
 package check
 
 import (
+	"fmt"
 	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	boardpb "raftboard/fsm/pb"
 	"raftboard/jepsen/history"
 )
 
-// Feed checks what watchers of everything from rev 1 were told. F1: in order; F2: nothing
-// twice; F3: no gap, and exactly what A did; F6: no rev is split; F5: nothing at or below a
-// bookmark afterwards, and bookmarks never fall; F7: nothing that A does not have; F10: the
-// end is reached. L3: a lease is said to expire exactly when its window ended.
-func Feed(h *history.History, a *Order, windows []*Window) (found []Finding) {
-	byWatcher := map[string][]history.Told{}
-	var names []string
+// The states that only feeds lead to.
+const (
+	SaidCompacted State = "feed compacted, and said so"
+	SlowReader    State = "slow reader cut off"
+	AboveHead     State = "start above the head refused"
+)
+
+// refusals counts them.
+func refusals(h *history.History, n map[State]int) {
 	for _, t := range h.Feed {
-		if t.Board != h.Run.Board {
-			continue
+		switch t.Code {
+		case "compacted":
+			n[SaidCompacted]++
+		case "slow_reader":
+			n[SlowReader]++
+		case "bad_request":
+			n[AboveHead]++
 		}
-		if byWatcher[t.Watcher] == nil {
-			names = append(names, t.Watcher)
-		}
-		byWatcher[t.Watcher] = append(byWatcher[t.Watcher], t)
 	}
-	if len(names) == 0 {
+}
+
+// Feed checks what watchers were told, stream by stream: each stream owes exactly what A did
+// that matches its patterns, from its start to where it got.
+//
+//	F1  in order                               F7   nothing that A does not have
+//	F2  nothing twice                          F8   a start above the head is refused, and no other
+//	F3  no gap                                 F9   what was compacted is said with the oldest rev
+//	F4  it begins with its start               F10  what is told to the end is told in time
+//	F5  bookmarks are true, and never fall     F11  who is cut off hears why and where to go on
+//	F6  no rev is split                        F12  revs are equal on all nodes, also in a snapshot
+//
+// L3: a lease is said to expire exactly when its window ended.
+//
+// What A leaves in a feed is known of every accepted command; of notes and of what time does
+// only what was told is known, so all streams are held against all that any of them was told.
+func Feed(h *history.History, a *Order, windows []*Window) (found []Finding) {
+	streams := streamsOf(h)
+	if len(streams) == 0 {
 		return []Finding{invalid("nobody watched the feed")}
 	}
-	want := newExpected(h.Run.Board, a, windows)
-	for _, name := range names {
-		events, f := inOrder(name, byWatcher[name])
-		found = append(found, f...)
-		found = append(found, want.compare(name, events)...)
+	x := newExpected(h.Run.Board, a, windows)
+	for _, s := range streams {
+		found = append(found, x.gather(s)...)
+	}
+	x.goals = slices.ContainsFunc(streams, func(s *stream) bool { return s.goal > 0 })
+	told := map[string]map[spot]bool{} // by watcher, in its streams so far
+	for _, s := range streams {
+		if told[s.watcher] == nil {
+			told[s.watcher] = map[spot]bool{}
+		}
+		found = append(found, x.inOrder(s, told[s.watcher])...)
+		found = append(found, x.exact(s)...)
+		found = append(found, x.atTheEnd(s)...)
+		found = append(found, x.snapshot(s)...)
 	}
 	return found
 }
 
-// inOrder checks what needs the feed alone.
-func inOrder(watcher string, log []history.Told) (events []*boardpb.Event, found []Finding) {
-	var rev, bookmark uint64
-	var sub uint32
-	for _, t := range log {
-		if t.Ended != "" {
-			found = append(found, violation("F10", "watcher %s was ended: %s", watcher, t.Ended))
-		}
-		if t.Bookmark > 0 && t.Bookmark < bookmark {
-			found = append(found, violation("F5", "watcher %s: bookmark %d after %d", watcher, t.Bookmark, bookmark))
-		}
-		bookmark = max(bookmark, t.Bookmark)
-		e := t.Event
-		if e == nil {
-			continue
-		}
-		switch {
-		case e.Rev == rev && e.Sub == sub && len(events) > 0:
-			found = append(found, violation("F2", "watcher %s was told %d.%d twice", watcher, e.Rev, e.Sub))
-			continue
-		case e.Rev < rev || e.Rev == rev && e.Sub < sub:
-			found = append(found, violation("F1", "watcher %s was told %d.%d after %d.%d", watcher, e.Rev, e.Sub, rev, sub))
-			continue
-		case e.Rev == rev && e.Sub != sub+1, e.Rev == rev+1 && e.Sub != 0, e.Rev > rev+1:
-			found = append(found, violation("F3", "watcher %s was told %d.%d next to %d.%d", watcher, e.Rev, e.Sub, rev, sub))
-		}
-		if e.Rev <= bookmark {
-			found = append(found, violation("F5", "watcher %s was told rev %d after the bookmark %d", watcher, e.Rev, bookmark))
-		}
-		rev, sub = e.Rev, e.Sub
-		events = append(events, e)
-	}
-	return events, found
+// spot is the place of an event in a feed.
+type spot struct {
+	rev uint64
+	sub uint32
 }
 
-// expected is what A says a feed holds.
+func spotOf(e *boardpb.Event) spot { return spot{e.Rev, e.Sub} }
+
+func (p spot) before(q spot) bool { return p.rev < q.rev || p.rev == q.rev && p.sub < q.sub }
+
+// expected is what A says a feed holds, and what any stream was told of it.
 type expected struct {
 	byRev   map[uint64][]*history.Applied
-	must    []*history.Applied // each of these has its event
+	must    []must // in the order of revs
 	expired map[leaseName]int64
-	last    uint64
+	last    uint64 // the last rev that a command of the board names
+	order   *Order
+	board   string
+	oldest  []uint64 // what compactions left as the oldest rev, in order
+
+	told  map[spot]*boardpb.Event
+	spots []spot // of told, sorted once they are asked for
+	head  uint64 // the highest rev that anybody heard of
+	goals bool   // the harness says how far watchers must get
+
+	values map[string][]held // for snapshots: what each key held
+}
+
+// must is an event that an accepted command leaves.
+type must struct {
+	by                  *history.Applied
+	kinds               []boardpb.Kind
+	key, loop           string
+	version, generation uint64 // 0: whatever it is
 }
 
 type leaseName struct {
@@ -84,18 +110,25 @@ type leaseName struct {
 }
 
 func newExpected(board string, a *Order, windows []*Window) *expected {
-	x := &expected{byRev: map[uint64][]*history.Applied{}, expired: map[leaseName]int64{}}
+	x := &expected{byRev: map[uint64][]*history.Applied{}, expired: map[leaseName]int64{}, order: a, board: board,
+		told: map[spot]*boardpb.Event{}}
 	for i := range a.Records {
 		r := &a.Records[i]
-		if r.Command.Board != board || r.Result.Replayed {
+		compact := r.Command.GetBoardCompact()
+		if r.Command.Board != board && compact.GetName() != board || r.Result.Replayed {
 			continue
 		}
 		x.byRev[r.Result.Rev] = append(x.byRev[r.Result.Rev], r)
 		x.last = max(x.last, r.Result.Rev)
-		if r.OK() && kinds(r) != nil {
-			x.must = append(x.must, r)
+		if !r.OK() {
+			continue
 		}
+		if compact != nil {
+			x.oldest = append(x.oldest, r.Result.OldestRev)
+		}
+		x.must = append(x.must, leaves(r)...)
 	}
+	x.head = x.last
 	for _, w := range windows {
 		if w.Board == board && w.Cause == causeExpired {
 			x.expired[leaseName{w.Key, w.Generation}] = w.To
@@ -104,37 +137,67 @@ func newExpected(board string, a *Order, windows []*Window) *expected {
 	return x
 }
 
-// kinds lists which kind of event an accepted command leaves; nil if it leaves none.
-func kinds(r *history.Applied) []boardpb.Kind {
-	switch r.Command.Op.(type) {
-	case *boardpb.Command_Set:
-		return []boardpb.Kind{boardpb.Kind_KIND_SET, boardpb.Kind_KIND_POST}
-	case *boardpb.Command_Append:
-		return []boardpb.Kind{boardpb.Kind_KIND_APPEND, boardpb.Kind_KIND_POST}
-	case *boardpb.Command_Delete:
-		return []boardpb.Kind{boardpb.Kind_KIND_DELETE}
-	case *boardpb.Command_ReportConflict:
-		return []boardpb.Kind{boardpb.Kind_KIND_PERSISTENT_CONFLICT}
-	case *boardpb.Command_Claim, *boardpb.Command_ClaimNext:
-		if !r.Result.Renewed {
-			return []boardpb.Kind{boardpb.Kind_KIND_CLAIM, boardpb.Kind_KIND_RECLAIM}
+// leaves lists the events that an accepted command is about, and none beside them.
+func leaves(r *history.Applied) []must {
+	switch o := r.Command.Op.(type) {
+	case *boardpb.Command_Txn:
+		var all []must
+		for i, one := range o.Txn.Ops {
+			if i < len(r.Result.Results) {
+				all = append(all, leavesOne(r, one.Op, r.Result.Results[i])...)
+			}
 		}
-	case *boardpb.Command_Complete:
-		return []boardpb.Kind{boardpb.Kind_KIND_COMPLETE}
-	case *boardpb.Command_Fail:
-		return []boardpb.Kind{boardpb.Kind_KIND_FAIL}
-	case *boardpb.Command_Release:
-		return []boardpb.Kind{boardpb.Kind_KIND_RELEASE}
-	case *boardpb.Command_Reopen:
-		return []boardpb.Kind{boardpb.Kind_KIND_REOPEN}
-	case *boardpb.Command_ForceRelease:
-		return []boardpb.Kind{boardpb.Kind_KIND_FORCE_RELEASE}
+		return all
 	case *boardpb.Command_LoopOpen:
-		if !r.Result.Renewed {
-			return []boardpb.Kind{boardpb.Kind_KIND_LOOP_OPEN}
+		if r.Result.Renewed {
+			return nil
 		}
+		return []must{{by: r, kinds: []boardpb.Kind{boardpb.Kind_KIND_LOOP_OPEN}, loop: r.Result.Loop}}
+	case *boardpb.Command_LoopClose:
+		return []must{{by: r, kinds: []boardpb.Kind{boardpb.Kind_KIND_LOOP_CLOSE}, loop: r.Result.Loop}}
+	case *boardpb.Command_BoardCompact:
+		return []must{{by: r, kinds: []boardpb.Kind{boardpb.Kind_KIND_COMPACTION}}}
 	}
-	return nil
+	return leavesOne(r, r.Command.Op, r.Result)
+}
+
+// leavesOne is of an operation that stands alone or in a txn.
+func leavesOne(r *history.Applied, op any, res *boardpb.Result) []must {
+	m := must{by: r, key: res.Key}
+	switch op.(type) {
+	case *boardpb.Command_Set, *boardpb.TxnOp_Set:
+		m.kinds, m.version = []boardpb.Kind{boardpb.Kind_KIND_SET, boardpb.Kind_KIND_POST}, res.Version
+	case *boardpb.Command_Append, *boardpb.TxnOp_Append:
+		m.kinds, m.version = []boardpb.Kind{boardpb.Kind_KIND_APPEND, boardpb.Kind_KIND_POST}, res.Version
+	case *boardpb.Command_Delete, *boardpb.TxnOp_Delete:
+		m.kinds, m.version = []boardpb.Kind{boardpb.Kind_KIND_DELETE}, res.Version
+	case *boardpb.Command_ReportConflict:
+		m.kinds = []boardpb.Kind{boardpb.Kind_KIND_PERSISTENT_CONFLICT}
+	case *boardpb.Command_Claim, *boardpb.Command_ClaimNext, *boardpb.TxnOp_Claim:
+		if res.Renewed {
+			return nil
+		}
+		m.kinds, m.generation = []boardpb.Kind{boardpb.Kind_KIND_CLAIM, boardpb.Kind_KIND_RECLAIM}, res.Generation
+	case *boardpb.Command_Complete, *boardpb.TxnOp_Complete:
+		m.kinds, m.generation = []boardpb.Kind{boardpb.Kind_KIND_COMPLETE}, res.Generation
+	case *boardpb.Command_Fail, *boardpb.TxnOp_Fail:
+		m.kinds, m.generation = []boardpb.Kind{boardpb.Kind_KIND_FAIL}, res.Generation
+	case *boardpb.Command_Release, *boardpb.TxnOp_Release:
+		m.kinds, m.generation = []boardpb.Kind{boardpb.Kind_KIND_RELEASE}, res.Generation
+	case *boardpb.Command_Reopen:
+		m.kinds, m.generation = []boardpb.Kind{boardpb.Kind_KIND_REOPEN}, res.Generation
+	case *boardpb.Command_ForceRelease:
+		m.kinds, m.generation = []boardpb.Kind{boardpb.Kind_KIND_FORCE_RELEASE}, res.Generation
+	default:
+		return nil
+	}
+	return []must{m}
+}
+
+// is says that an event is the one.
+func (m *must) is(e *boardpb.Event) bool {
+	return slices.Contains(m.kinds, e.Kind) && e.Key == m.key && caused(m.by, e) && (m.loop == "" || e.Loop == m.loop) &&
+		(m.version == 0 || e.Version == m.version) && (m.generation == 0 || e.Generation == m.generation)
 }
 
 // ofTime events are not from the command that made time pass.
@@ -147,69 +210,78 @@ func ofTime(k boardpb.Kind) bool {
 	return false
 }
 
-func (x *expected) compare(watcher string, events []*boardpb.Event) (found []Finding) {
-	byRev := map[uint64][]*boardpb.Event{}
-	gone := map[leaseName]bool{}
-	for _, e := range events {
-		byRev[e.Rev] = append(byRev[e.Rev], e)
-		if e.Kind == boardpb.Kind_KIND_LEASE_EXPIRED {
-			found = append(found, x.expiry(watcher, e, gone)...)
-		}
-		if !ofTime(e.Kind) && !slices.ContainsFunc(x.byRev[e.Rev], func(r *history.Applied) bool { return caused(r, e) }) {
-			found = append(found, violation("F7", "watcher %s was told of a %v of %s at rev %d that was never applied", watcher, e.Kind, e.Key, e.Rev))
-		}
-	}
-	for _, r := range x.must {
-		if !slices.ContainsFunc(byRev[r.Result.Rev], func(e *boardpb.Event) bool { return caused(r, e) && isMain(r, e) }) {
-			found = append(found, violation("F3", "watcher %s was not told of the %T at rev %d", watcher, r.Command.Op, r.Result.Rev).at(r.Index))
-		}
-	}
-	for name := range x.expired {
-		if !gone[name] {
-			found = append(found, violation("F3", "watcher %s was not told that generation %d of %s expired", watcher, name.generation, name.key))
-		}
-	}
-	if n := len(events); x.last > 0 && (n == 0 || events[n-1].Rev < x.last) {
-		found = append(found, violation("F10", "watcher %s never heard of rev %d, the last one", watcher, x.last))
-	}
-	return found
-}
-
-func (x *expected) expiry(watcher string, e *boardpb.Event, gone map[leaseName]bool) []Finding {
-	name := leaseName{e.Key, e.Generation}
-	switch t, ended := x.expired[name]; {
-	case gone[name]:
-		return []Finding{violation("L3", "watcher %s was told twice that generation %d of %s expired", watcher, e.Generation, e.Key)}
-	case !ended:
-		return []Finding{violation("L3", "watcher %s was told that generation %d of %s expired at %d, and it did not", watcher, e.Generation, e.Key, e.TMs)}
-	case t != e.TMs:
-		return []Finding{violation("L3", "watcher %s was told that generation %d of %s expired at %d; its window ended at %d", watcher, e.Generation, e.Key, e.TMs, t)}
-	}
-	gone[name] = true
-	return nil
-}
-
 // caused: the event names the command as its author's.
 func caused(r *history.Applied, e *boardpb.Event) bool {
 	c, loop := r.Command, r.Command.Loop
-	if c.GetLoopOpen() != nil {
-		loop = r.Result.Loop // the event is of the new loop
+	if c.GetLoopOpen() != nil || c.GetLoopClose() != nil {
+		loop = r.Result.Loop // the event is of the loop concerned
 	}
 	return e.Author == c.Actor.GetPrincipal() && e.Loop == loop && e.Seq == c.Seq && e.CallId == c.CallId
 }
 
-// isMain: it is the event the command is about, and not one beside it.
-func isMain(r *history.Applied, e *boardpb.Event) bool {
-	if !slices.Contains(kinds(r), e.Kind) {
-		return false
+// gather takes over what a stream was told. F7: what A does not have; F12: what another stream
+// was told otherwise.
+func (x *expected) gather(s *stream) (found []Finding) {
+	for _, t := range s.log {
+		x.head = max(x.head, t.Bookmark, t.Seam)
+		e := t.Event
+		if e == nil {
+			continue
+		}
+		x.head = max(x.head, e.Rev)
+		if !ofTime(e.Kind) && !slices.ContainsFunc(x.byRev[e.Rev], func(r *history.Applied) bool { return caused(r, e) }) {
+			found = append(found, violation("F7", "watcher %s was told of a %v of %s at rev %d that was never applied", s.watcher, e.Kind, e.Key, e.Rev))
+			continue
+		}
+		was := x.told[spotOf(e)]
+		if was != nil && !proto.Equal(was, e) {
+			found = append(found, violation("F12", "%d.%d is a %v of %q for watcher %s, and a %v of %q for another", e.Rev, e.Sub,
+				e.Kind, e.Key, s.watcher, was.Kind, was.Key))
+		} else if was == nil {
+			x.told[spotOf(e)] = e
+		}
 	}
-	switch r.Command.Op.(type) {
-	case *boardpb.Command_LoopOpen:
-		return e.Loop == r.Result.Loop
-	case *boardpb.Command_Set, *boardpb.Command_Append, *boardpb.Command_Delete:
-		return e.Key == r.Result.Key && e.Version == r.Result.Version
-	case *boardpb.Command_ReportConflict:
-		return e.Key == r.Result.Key
+	return found
+}
+
+// between lists what is known to be in the feed from one rev to another, in order.
+func (x *expected) between(from, to uint64) []spot {
+	if len(x.spots) != len(x.told) {
+		x.spots = x.spots[:0]
+		for p := range x.told {
+			x.spots = append(x.spots, p)
+		}
+		slices.SortFunc(x.spots, func(a, b spot) int {
+			if a.before(b) {
+				return -1
+			}
+			return 1
+		})
 	}
-	return e.Key == r.Result.Key && e.Generation == r.Result.Generation
+	at := func(rev uint64) int {
+		i, _ := slices.BinarySearchFunc(x.spots, rev, func(p spot, rev uint64) int {
+			if p.rev < rev {
+				return -1
+			}
+			return 1
+		})
+		return i
+	}
+	if to < from {
+		return nil
+	}
+	return x.spots[at(from):at(to+1)]
+}
+
+// compactedBelow says that a compaction gave up what lies below its oldest rev, this too.
+func (x *expected) compactedBelow(rev uint64) bool {
+	return len(x.oldest) > 0 && rev < slices.Max(x.oldest)
+}
+
+// missing is a gap: what was compacted away is another sin (it must be said) than what was not.
+func (x *expected) missing(s *stream, rev uint64, format string, args ...any) Finding {
+	if x.compactedBelow(rev) {
+		return violation("F9", "watcher %s %s, which was compacted away, and nobody said so", s.watcher, fmt.Sprintf(format, args...))
+	}
+	return violation("F3", "watcher %s %s", s.watcher, fmt.Sprintf(format, args...))
 }

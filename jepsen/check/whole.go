@@ -68,6 +68,8 @@ func (e *evidence) ofWorkload() []Finding {
 		return e.author()
 	case "retry":
 		return Retry(e.History, e.order)
+	case "feed":
+		return Feed(e.History, e.order, e.windows)
 	}
 	return []Finding{invalid("no checker knows the workload %q", e.Run.Workload)}
 }

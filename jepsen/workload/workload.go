@@ -32,6 +32,7 @@ func all() []Workload {
 		Soak{},
 		Author{},
 		Retry{Clients: 4, Keyed: 2},
+		Feed{Writers: 3},
 	}
 }
 
