@@ -30,9 +30,15 @@
 //	pipeline.go    hashicorp/raft#612: a refused append that blocks the pipeline
 //	guards.go      P3, P17, P18, P21, P31, disk full
 //	recovery.go    P4c, P21  what is checked before raft looks at its stores
+//	restore.go     P4b       an install that repeats itself
+//	transfer.go    P5        a transfer of leadership that does not end
+//	stall.go       P16       a call of a store that lasts too long
+//	space.go       P16       a volume with little space
+//	snapsend.go    P22       a snapshot that cannot be sent
 //	storage.go     P19, P20  the bolt files and their options
 //	bootstrap.go   P26       intent and first entry
 //	membership.go  P5, P25
+//	status.go      P15       how far back the log reaches, and what a restore takes
 //	digest.go      the second line behind all of them: nodes that differ are found and stopped
 //	node.go        P15, P34, P37: every setting of the library in raftConfig
 //
@@ -58,11 +64,34 @@
 // directory and the way back; after it every call of the stores fails. Recovery is a restart
 // and replay. A full volume is such an error: what cannot write must not pretend.
 //
+// # Watchdogs
+//
+// Some faults leave a node that answers heartbeats and does nothing else. Each of these ends the
+// process through Config.Die, with a *DirError that names the library's issue and the way back,
+// and the way back is always to start again:
+//
+//	an install that repeats itself (P4b)       three within a minute, none of a later entry, of a
+//	                                           snapshot that the log reaches: the start clears it
+//	a transfer that does not end (P5)          it refuses everything for three election timeouts
+//	a store that hangs (P16)                   one call over StoreTimeout; time in which the process
+//	                                           did not run does not count
+//	a snapshot that cannot be sent (P22)       three attempts over three election timeouts; the
+//	                                           leadership is handed over before
+//
+// They cost nothing while all is well: no goroutine looks at regular times, but each begins with
+// the first sign, and a store call carries a timer. A node that stopped sends no more heartbeats,
+// whatever still hangs in it. Little space (P16) ends nothing: no writes, not ready, and the
+// leadership is offered once, or it would go round where all nodes are short of space.
+//
+// # Traces
+//
+// Config.Trace and Config.Roles tell a fault test what a node applied and became; package
+// tracefile writes both to a file of a real process (raftboard serve --trace-file).
+//
 // # Guards without a test of their own here
 //
-// P5, P16, P22: their watchdogs are later work. P11, P12, P13, P14: they are properties of the
-// state machine and tested in fsm. P15: sizes are for the operator; the default is asserted with
-// the settings. P19: bbolt's file never shrinks; only the options can be asserted, and are. P29: is
+// P11, P12, P13, P14: they are properties of the state machine and tested in fsm. P15: sizes are
+// for the operator; the default is asserted with the settings, and what to judge it by with Status. P19: bbolt's file never shrinks; only the options can be asserted, and are. P29: is
 // the race detector's. P32: one binary has one transport setting; skew is tested with two
 // binaries. P33: that a command is forwarded once at most is the wire's part; the hint is tested here.
 // P36: nodetest has no other transport than raft's own. P38: there is no lease read to test.
