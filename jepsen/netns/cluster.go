@@ -25,7 +25,7 @@ type Options struct {
 	Binary, OtherBinary string
 	Tagged              bool
 	// Dir is the directory of the run, made if it is missing: data, logs and traces of the
-	// nodes. It stays.
+	// nodes. It stays; another run needs another one.
 	Dir string
 	Env []string // of the nodes, in addition to that of this process: "MUTANT=M5"
 	// Relay lets connections between nodes pass through the harness, so that they can be held
@@ -90,6 +90,9 @@ func Start(ctx context.Context, opt Options) (*Cluster, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
+	if _, err := os.Lstat(filepath.Join(dir, "n1")); err == nil {
+		return nil, fmt.Errorf("netns: %s holds an earlier run: give an empty directory", dir)
+	}
 	c := &Cluster{opt: opt, dir: dir, gates: map[[2]int]*gate{}, holds: map[string][2]*gate{}}
 	c.joints.all = map[*joint]struct{}{}
 	c.faces.conns = map[faceKey]face{}
@@ -151,6 +154,8 @@ func (c *Cluster) add(name string, founders int) (*node, error) {
 		}
 	}
 	n := &node{c: c, index: len(c.nodes), name: name, founders: founders}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if err := n.plug(); err != nil {
 		return nil, errors.Join(err, n.remove())
 	}

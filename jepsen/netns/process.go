@@ -55,7 +55,8 @@ type life struct {
 	read   chan struct{} // closed when its trace was read to the end
 }
 
-// plug makes the namespace of a node and puts it on the bridge.
+// plug makes the namespace of a node, puts it on the bridge, and makes its disk. Called with
+// n.mu held.
 func (n *node) plug() (err error) {
 	if n.space, err = makeSpace(n.c.tag + n.name); err != nil {
 		return err
@@ -77,7 +78,7 @@ func (n *node) plug() (err error) {
 	}
 	err = errors.Join(err, os.MkdirAll(n.dir(), 0o755))
 	if err == nil && n.c.opt.PowerDisks {
-		n.disk, err = newDisk(filepath.Join(n.dir(), "disk.ext4"), filepath.Join(n.dir(), n.space.name))
+		err = n.newDisk()
 	}
 	return err
 }

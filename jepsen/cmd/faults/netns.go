@@ -53,6 +53,9 @@ func realRun(ctx context.Context, b *builds, p suite.Plan, dir string) (_ *histo
 			return nil, err
 		}
 	}
+	if err := os.RemoveAll(dir); err != nil { // of an earlier run of this plan
+		return nil, err
+	}
 	o.Log = history.NewLog(p.Describe()) // its clock starts here, and not while things are built
 	if p.Mutant != "" {
 		o.Env = append(o.Env, "MUTANT="+p.Mutant)
