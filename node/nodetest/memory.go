@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"time"
 
@@ -171,7 +172,11 @@ func (s *store) Set(key, value []byte) error {
 }
 
 func (s *store) SetUint64(key []byte, v uint64) error {
-	return s.Set(key, binary.BigEndian.AppendUint64(nil, v))
+	err := s.Set(key, binary.BigEndian.AppendUint64(nil, v))
+	if errors.Is(err, errGone) {
+		runtime.Goexit() // raft would panic over a term it cannot store, and what is dead does nothing more
+	}
+	return err
 }
 
 var errNoKey = errors.New("not found") // raft compares the text
