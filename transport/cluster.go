@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -20,7 +21,10 @@ import (
 
 const (
 	clusterTimeout = 10 * time.Second // of an operator's call that names no deadline
-	snapshotChunk  = 256 << 10
+	// lookForMajority is how long no leader is waited for before it is asked why there is none;
+	// an election takes less.
+	lookForMajority = 5 * time.Second
+	snapshotChunk   = 256 << 10
 )
 
 // clusterFace is the gRPC face for operators.
@@ -60,13 +64,46 @@ func (f clusterFace) onLeader(ctx context.Context, actor *boardpb.Actor,
 	here func(context.Context, *node.Node) error, there func(context.Context, wirepb.ClusterClient) error) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	for {
+	for began, looked := time.Now(), false; ; {
 		err := f.once(ctx, actor, here, there)
-		if r := resultFromError(err); r.GetCode() != boardpb.Code_CODE_UNAVAILABLE ||
-			r.Proposed != boardpb.Proposed_PROPOSED_NO || !pause(ctx, waitForLeader) {
+		if r := resultFromError(err); r.GetCode() != boardpb.Code_CODE_UNAVAILABLE || r.Proposed != boardpb.Proposed_PROPOSED_NO {
+			return err
+		}
+		if !looked && time.Since(began) >= lookForMajority {
+			looked = true
+			if lost := f.service.majorityLost(ctx); lost != nil {
+				return statusOf(lost, nil)
+			}
+		}
+		if !pause(ctx, waitForLeader) {
 			return err
 		}
 	}
+}
+
+// majorityLost answers, when so few voters answer that there can be no leader, which ones have
+// to come back and how; nil when enough do. It takes statusTimeout at most.
+func (s *service) majorityLost(ctx context.Context) *boardpb.Result {
+	answer := s.status(ctx, false)
+	var missing []string
+	reachable := 0
+	for _, n := range answer.Nodes {
+		switch {
+		case n.Suffrage != "voter":
+		case n.Role == "unreachable":
+			missing = append(missing, fmt.Sprintf("%s (%s)", n.Name, n.GrpcAddr))
+		default:
+			reachable++
+		}
+	}
+	need := int(answer.Voters)/2 + 1
+	if answer.Voters == 0 || reachable >= need {
+		return nil
+	}
+	return notDone(
+		fmt.Sprintf("%d of the %d voters answer, and a change of the members needs %d: nothing was changed", reachable, answer.Voters, need),
+		fmt.Sprintf("run `raftboard serve` again for %d of these, each on its own data directory: %s; then repeat this",
+			need-reachable, strings.Join(missing, ", ")))
 }
 
 func (f clusterFace) once(ctx context.Context, actor *boardpb.Actor,
