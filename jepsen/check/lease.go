@@ -13,6 +13,7 @@ const (
 	graceExtends  = 60_000 // the most that elections together delay one expiry (SPEC F-4)
 	causeExpired  = "expired"
 	causeTakeover = "takeover"
+	causeOverlap  = "overlapped" // another was granted the key: L3
 )
 
 // Window is one grant of a key: who held it, from when to when, in board time.
@@ -26,11 +27,25 @@ type Window struct {
 	Graced      bool          // it was due at some time, and lived on because there had been an election
 	Ended       time.Duration // when a node first wrote down what ended it; 0: nobody knows
 	Cause       string        // how it ended: "expired", "completed", …; "" while it lasts
+	Due         int64         // when it was to end at the latest, by what was known when it did (SPEC F-4)
+
+	granted, ended place     // in A
+	spared         []spell   // in which it must live on because there had been an election
+	renewals       []renewal // the grant first
 
 	duration, own int64
 	grantSeq      uint64
 	letGo         bool
 	partial       []string // what was stored under it, as references
+}
+
+// spell is a stretch of board time.
+type spell struct{ from, to int64 }
+
+// renewal is a command that a lease lives so many ms from, at least.
+type renewal struct {
+	by *history.Applied
+	ms int64
 }
 
 type slot struct{ board, key string }
@@ -67,6 +82,9 @@ func Leases(a *Order) ([]*Window, []Finding) {
 	for i := range a.Records {
 		acc.apply(&a.Records[i])
 	}
+	for _, w := range acc.live {
+		w.Due = acc.due(acc.until(w))
+	}
 	a.leases = acc
 	return acc.windows, acc.found
 }
@@ -88,6 +106,9 @@ func (acc *account) apply(a *history.Applied) {
 	c, r := a.Command, a.Result
 	if lead := c.GetLead(); lead != nil {
 		acc.graceUntil = acc.t + acc.grace // and nothing expires before it is known
+		for _, w := range acc.live {
+			w.spared = append(w.spared, spell{acc.t, acc.due(acc.until(w))})
+		}
 		return
 	}
 	acc.expire()
@@ -101,10 +122,8 @@ func (acc *account) apply(a *history.Applied) {
 	}
 }
 
-// passed is SPEC F-4.
-func (acc *account) passed(e int64) bool {
-	return acc.t >= max(e, min(acc.graceUntil, e+graceExtends))
-}
+// due is when a deadline passes (SPEC F-4).
+func (acc *account) due(e int64) int64 { return max(e, min(acc.graceUntil, e+graceExtends)) }
 
 // until is when a window ends: its own expiry, or as far as its loop's keepalives reach.
 func (acc *account) until(w *Window) int64 {
@@ -119,7 +138,7 @@ func (acc *account) until(w *Window) int64 {
 // runs of the harness have fewer leases than that.
 func (acc *account) expire() {
 	for s, w := range acc.live {
-		if acc.passed(acc.until(w)) {
+		if acc.t >= acc.due(acc.until(w)) {
 			acc.end(s, causeExpired)
 		} else if acc.t >= acc.until(w) {
 			w.Graced = true
@@ -130,6 +149,7 @@ func (acc *account) expire() {
 func (acc *account) end(s slot, cause string) {
 	if w := acc.live[s]; w != nil {
 		w.To, w.Ended, w.Cause = acc.t, acc.at.At, cause
+		w.Due, w.ended = acc.due(acc.until(w)), placeOf(acc.at)
 		delete(acc.live, s)
 	}
 }
@@ -156,6 +176,9 @@ func (acc *account) done(c *boardpb.Command, op any, r *boardpb.Result) {
 	case *boardpb.Command_LoopClose:
 		acc.loopClosed(c, o.LoopClose)
 	case *boardpb.Command_Txn:
+		for _, g := range o.Txn.Guards {
+			acc.fenced(c, g.GetLease())
+		}
 		for i, one := range o.Txn.Ops[:min(len(o.Txn.Ops), len(r.Results))] {
 			acc.lease(c, txnOp(one), r.Results[i])
 		}
@@ -170,6 +193,7 @@ func (acc *account) keepalive(c *boardpb.Command, o *boardpb.LoopKeepalive, r *b
 			w.own, w.letGo = acc.until(w), true
 		}
 	}
+	covered := map[string]uint64{} // loop → floor
 	for i, renewal := range o.Loops {
 		l := acc.loops[renewal.Loop]
 		if l == nil || i >= len(r.Loops) || r.Loops[i].Code != boardpb.Code_CODE_UNSPECIFIED {
@@ -177,6 +201,12 @@ func (acc *account) keepalive(c *boardpb.Command, o *boardpb.LoopKeepalive, r *b
 		}
 		l.floor = max(l.floor, renewal.Floor)
 		l.renewedT, l.renewedFloor = acc.t, l.floor
+		covered[renewal.Loop] = l.floor
+	}
+	for _, w := range acc.live {
+		if floor, renewed := covered[w.Loop]; renewed && !w.letGo && w.grantSeq < floor {
+			w.renewals = append(w.renewals, renewal{acc.at, w.duration})
+		}
 	}
 }
 
@@ -205,8 +235,10 @@ func (acc *account) lease(c *boardpb.Command, op any, r *boardpb.Result) {
 			acc.sameEnd(w, r)
 		}
 	case *boardpb.Set:
+		acc.fenced(c, o.Fence)
 		acc.written(c, o.Key, o.Generation, o.ForClaim, r)
 	case *boardpb.Append:
+		acc.fenced(c, o.Fence)
 		acc.written(c, o.Key, o.Generation, o.ForClaim, r)
 	case *boardpb.Delete:
 		acc.written(c, o.Key, o.Generation, nil, r)
@@ -236,6 +268,7 @@ func (acc *account) granted(c *boardpb.Command, s slot, duration *int64, takeove
 	w, me := acc.live[s], c.Actor.GetPrincipal()
 	if r.Renewed && w != nil && w.Generation == r.Generation && w.Owner == me && w.Loop == c.Loop {
 		acc.renew(w, duration)
+		w.letGo, w.grantSeq = false, c.Seq // it is worked on again
 		acc.sameEnd(w, r)
 		return
 	}
@@ -244,11 +277,12 @@ func (acc *account) granted(c *boardpb.Command, s slot, duration *int64, takeove
 	} else if w != nil {
 		acc.say("L3", "generation %d of %s was granted to %s at %d, while %s holds generation %d until %d (grace until %d)",
 			r.Generation, s.key, me, acc.t, w.Owner, w.Generation, acc.until(w), acc.graceUntil)
-		acc.end(s, "overlapped")
+		acc.end(s, causeOverlap)
 	}
 	acc.raise(s, r.Generation)
 	w = &Window{Board: s.board, Key: s.key, Generation: r.Generation, Owner: me, Loop: c.Loop,
-		Op: history.OpOf(c.CallId), From: acc.t, duration: r.DurationMs, own: acc.t + r.DurationMs, grantSeq: c.Seq}
+		Op: history.OpOf(c.CallId), From: acc.t, duration: r.DurationMs, own: acc.t + r.DurationMs, grantSeq: c.Seq, granted: placeOf(acc.at),
+		renewals: []renewal{{acc.at, r.DurationMs}}}
 	acc.live[s], acc.windows = w, append(acc.windows, w)
 	acc.sameEnd(w, r)
 }
@@ -259,6 +293,7 @@ func (acc *account) renew(w *Window, by *int64) {
 		ms = *by
 	}
 	w.own = max(acc.until(w), acc.t+ms)
+	w.renewals = append(w.renewals, renewal{acc.at, ms})
 }
 
 // sameEnd: an answer that tells when the window ends is held to it.
@@ -296,6 +331,13 @@ func (acc *account) written(c *boardpb.Command, key string, generation uint64, p
 	}
 	if w := acc.guarded(c, key, generation, "L2", "write"); w != nil {
 		acc.renew(w, nil)
+	}
+}
+
+// fenced: what depends on a lease elsewhere is done only under the live one. It renews nothing.
+func (acc *account) fenced(c *boardpb.Command, on *boardpb.LeaseRef) {
+	if on != nil {
+		acc.guarded(c, on.Key, on.Generation, "L2", "write elsewhere")
 	}
 }
 

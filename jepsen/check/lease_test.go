@@ -86,6 +86,26 @@ var leaseTraces = []struct {
 		b.at(20_000).claim("a", 1, "claims/i", 1, 3000, 3)
 		b.at(21_000).do("b", 1, &boardpb.Command{Op: &boardpb.Command_Set{Set: &boardpb.Set{Key: "claims/i", Generation: 1, Overwrite: true}}}, ok(6, 2))
 	}},
+	{"L2: a write elsewhere under an older generation is accepted", "L2", func(b *traceOf) {
+		b.at(20_000).claim("a", 1, "claims/i", 1, 3000, 3)
+		b.at(24_000).claim("b", 1, "claims/i", 2, 3000, 5, expired("a", 1))
+		b.do("a", 2, &boardpb.Command{Op: &boardpb.Command_Append{Append: &boardpb.Append{Key: "facts/f",
+			Fence: &boardpb.LeaseRef{Key: "claims/i", Generation: 1}}}}, ok(6, 1))
+	}},
+	{"L2: a transaction guarded by a lease that is over is done", "L2", func(b *traceOf) {
+		b.at(20_000).claim("a", 1, "claims/i", 1, 3000, 3)
+		r := ok(6, 0)
+		r.Results = []*boardpb.Result{ok(0, 1)}
+		b.at(24_000).do("a", 2, &boardpb.Command{Op: &boardpb.Command_Txn{Txn: &boardpb.Txn{
+			Guards: []*boardpb.Guard{{Test: &boardpb.Guard_Lease{Lease: &boardpb.LeaseRef{Key: "claims/i", Generation: 1}}}},
+			Ops:    []*boardpb.TxnOp{{Op: &boardpb.TxnOp_Append{Append: &boardpb.Append{Key: "facts/f"}}}}}}}, r)
+	}},
+	{"good: a write elsewhere under a live lease renews nothing", "", func(b *traceOf) {
+		b.at(20_000).claim("a", 1, "claims/i", 1, 3000, 3)
+		b.at(22_000).do("a", 2, &boardpb.Command{Op: &boardpb.Command_Append{Append: &boardpb.Append{Key: "facts/f",
+			Fence: &boardpb.LeaseRef{Key: "claims/i", Generation: 1}}}}, ok(6, 1))
+		b.at(23_000).claim("b", 1, "claims/i", 2, 3000, 7, expired("a", 1))
+	}},
 	{"Q2: a complete of an older generation is accepted", "Q2", func(b *traceOf) {
 		b.at(20_000).claim("a", 1, "claims/i", 1, 3000, 3)
 		b.at(24_000).claim("b", 1, "claims/i", 2, 3000, 5, expired("a", 1))

@@ -16,7 +16,8 @@ type Judgement struct {
 	Order    *Order
 	Windows  []*Window
 	Met      map[State]int
-	Appends  *AppendPlot // of W2
+	Appends  *AppendPlot    // of W2
+	Holders  *HolderFigures // of W4
 	Figures  Figures
 }
 
@@ -27,6 +28,7 @@ type evidence struct {
 	windows []*Window
 	decided []history.Op // operations, their unknown outcomes cut by A where A can be trusted
 	appends *AppendPlot
+	holders *HolderFigures
 }
 
 // Whole judges a history by every rule that applies to its workload. It reads nothing but the
@@ -46,7 +48,7 @@ func Whole(h *history.History) Judgement {
 	found = append(found, Globals(h, e.order)...)
 	found = append(found, Valid(h, e.order, Demanded(h.Run))...)
 	return Judgement{Verdict: Judge(found), Findings: gravestFirst(found), Order: e.order, Windows: windows,
-		Met: Sometimes(h, e.order), Appends: e.appends, Figures: FiguresOf(h, e.order)}
+		Met: Sometimes(h, e.order), Appends: e.appends, Holders: e.holders, Figures: FiguresOf(h, e.order)}
 }
 
 // ofWorkload runs the checkers that only one kind of load can be judged by.
@@ -58,6 +60,8 @@ func (e *evidence) ofWorkload() []Finding {
 		return e.lists()
 	case "txn":
 		return Transactions(e.History, e.order)
+	case "lease":
+		return e.lease()
 	case "work":
 		return e.work()
 	case "operations":

@@ -15,16 +15,22 @@ import (
 	"raftboard/jepsen/workload"
 )
 
-// runLoad runs a workload by its name while the leader is killed in the middle and restarted,
-// kills all nodes at once, and reads everything through every node.
-func runLoad(t *testing.T, name string, seed uint64, lasts time.Duration) *history.History {
+// load is a workload by its name.
+func load(t *testing.T, name string) workload.Workload {
 	t.Helper()
 	w, err := workload.New(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+// runLoad runs a workload while the leader is killed in the middle and restarted,
+// kills all nodes at once, and reads everything through every node.
+func runLoad(t *testing.T, w workload.Workload, seed uint64, lasts time.Duration) *history.History {
+	t.Helper()
 	const rate = 50
-	log := history.NewLog(history.Run{Workload: name, Nemesis: "kill", Driver: "sim", Board: "faults", Seed: seed, Time: lasts, Rate: rate})
+	log := history.NewLog(history.Run{Workload: w.Name(), Nemesis: "kill", Driver: "sim", Board: "faults", Seed: seed, Time: lasts, Rate: rate})
 	run := sim.Start(t, log, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), lasts+10*time.Minute)
 	defer cancel()
@@ -83,7 +89,7 @@ func testLoad(t *testing.T, name string, few uint64, lasts time.Duration, spoil 
 	for seed := range seeds(few) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			var h *history.History
-			synctest.Test(t, func(t *testing.T) { h = runLoad(t, name, seed, lasts) })
+			synctest.Test(t, func(t *testing.T) { h = runLoad(t, load(t, name), seed, lasts) })
 			if h == nil {
 				t.FailNow()
 			}

@@ -34,6 +34,7 @@ func copied(h *history.History) *history.History {
 	c := *h
 	c.Ops, c.Faults, c.Applied = slices.Clone(h.Ops), slices.Clone(h.Faults), slices.Clone(h.Applied)
 	c.Feed, c.Finals = slices.Clone(h.Feed), slices.Clone(h.Finals)
+	c.Outside, c.Beliefs = slices.Clone(h.Outside), slices.Clone(h.Beliefs)
 	return &c
 }
 

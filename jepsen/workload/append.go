@@ -55,7 +55,7 @@ func (a Append) Run(ctx context.Context, e Env) error {
 		w := &appender{env: e, name: name, b: c.Board(e.Board), lists: lists, dice: e.dice(i), loops: i%2 == 0}
 		group.Go(func() {
 			defer c.Close()
-			w.run(load, e.pace(a.Clients))
+			w.run(load, ctx, e.pace(a.Clients))
 		})
 	}
 	return nil
@@ -73,14 +73,14 @@ type appender struct {
 	writes int
 }
 
-func (w *appender) run(ctx context.Context, pace time.Duration) {
-	for rest(ctx, time.Duration(1+w.dice.Int64N(int64(pace)))) {
-		// An operation may take longer than the run: what is out is waited for.
-		opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(w.dice))
-		w.one(opCtx)
+// run begins operations until load ends, and waits for the last one until hard does.
+func (w *appender) run(load, hard context.Context, pace time.Duration) {
+	for rest(load, time.Duration(1+w.dice.Int64N(int64(pace)))) {
+		ctx, cancel := context.WithTimeout(hard, patience(w.dice))
+		w.one(ctx)
 		cancel()
 	}
-	closeLoop(ctx, w.loop)
+	closeLoop(hard, w.loop)
 }
 
 // patience is how long a client waits for one operation: mostly longer than an election takes,
@@ -150,12 +150,12 @@ func keepOpen(ctx context.Context, b *client.Board, loop *client.Loop, opts clie
 	return opened
 }
 
-// closeLoop ends a loop in order, also when the run is over.
+// closeLoop ends a loop in order.
 func closeLoop(ctx context.Context, loop *client.Loop) {
 	if loop == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callPatience)
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	_ = loop.Close(ctx)
 }

@@ -61,7 +61,7 @@ func (x Txn) Run(ctx context.Context, e Env) error {
 		w := &transactor{env: e, name: name, b: c.Board(e.Board), groups: groups, dice: e.dice(i), loops: i%2 == 0}
 		clients.Go(func() {
 			defer c.Close()
-			w.run(load, e.pace(x.Clients))
+			w.run(load, ctx, e.pace(x.Clients))
 		})
 	}
 	return nil
@@ -82,14 +82,14 @@ type transactor struct {
 	known map[string]uint64 // the versions it saw then
 }
 
-func (w *transactor) run(ctx context.Context, pace time.Duration) {
-	for rest(ctx, time.Duration(1+w.dice.Int64N(int64(pace)))) {
-		// An operation may take longer than the run: what is out is waited for.
-		opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(w.dice))
-		w.one(opCtx)
+// run begins operations until load ends, and waits for the last one until hard does.
+func (w *transactor) run(load, hard context.Context, pace time.Duration) {
+	for rest(load, time.Duration(1+w.dice.Int64N(int64(pace)))) {
+		ctx, cancel := context.WithTimeout(hard, patience(w.dice))
+		w.one(ctx)
 		cancel()
 	}
-	closeLoop(ctx, w.loop)
+	closeLoop(hard, w.loop)
 }
 
 func (w *transactor) one(ctx context.Context) {
