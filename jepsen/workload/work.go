@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,6 +111,15 @@ func (w Work) run(ctx context.Context, e Env, equip func(*process) (func(context
 	return nil
 }
 
+// shortly is how long one try of a call may take: mostly longer than an election, and now and
+// then so short that its outcome is unknown while there is one.
+func shortly(dice *rand.Rand) time.Duration {
+	if dice.IntN(6) == 0 {
+		return 100*time.Millisecond + time.Duration(dice.Int64N(int64(600*time.Millisecond)))
+	}
+	return callPatience
+}
+
 // interval is how long the poster waits between two items, about.
 func (s *staff) interval() time.Duration {
 	if s.env.Rate <= 0 {
@@ -127,7 +137,7 @@ func (s *staff) post() {
 		key := fmt.Sprintf("claims/i-%d", i)
 		value := fmt.Sprintf(`{"item":%d}`, i)
 		op := history.Op{Client: "poster", Kind: history.Post, Key: key, Args: history.Args{Value: value}}
-		callCtx, cancel := context.WithTimeout(s.hard, callPatience)
+		callCtx, cancel := context.WithTimeout(s.hard, shortly(dice))
 		_, err := s.env.call(callCtx, op, func(ctx context.Context) (*boardpb.Result, error) { return b.Post(ctx, key, []byte(value)) })
 		cancel()
 		if err != nil {

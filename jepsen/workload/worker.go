@@ -94,7 +94,7 @@ func (p *process) item(ctx context.Context) bool {
 	var lease *client.Lease
 	op := history.Op{Client: p.name, Loop: p.loop.ID(), Kind: history.ClaimNext, Args: history.Args{Pattern: items}}
 	_, err := p.env.call(work, op, func(work context.Context) (res *boardpb.Result, err error) {
-		lease, res, err = p.loop.ClaimNext(work, items, client.ClaimOptions{Duration: p.work.Lease, Timeout: callPatience})
+		lease, res, err = p.loop.ClaimNext(work, items, client.ClaimOptions{Duration: p.work.Lease, Timeout: shortly(p.dice)})
 		return res, err
 	})
 	if errors.Is(err, client.ErrLoopEnded) {
@@ -135,7 +135,7 @@ func (p *process) partial(ctx context.Context, lease *client.Lease) {
 	key := p.resultsKey(lease, fmt.Sprintf("part-%d", lease.Generation()))
 	args := history.Args{Value: fmt.Sprintf("%q", p.name+" half"), Generation: lease.Generation(), ForClaim: lease.Key()}
 	op := history.Op{Client: p.name, Loop: lease.Loop().ID(), Kind: history.Partial, Key: key, Args: args}
-	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	ctx, cancel := context.WithTimeout(ctx, shortly(p.dice))
 	defer cancel()
 	p.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) {
 		return p.loop.Set(ctx, key, []byte(args.Value), lease.Attach(client.SetOptions{Overwrite: true}))
@@ -174,7 +174,7 @@ func (p *process) fail(ctx context.Context, lease *client.Lease) {
 	args := history.Args{Generation: lease.Generation(), Reason: "the dice said so"}
 	op := history.Op{Client: p.name, Loop: lease.Loop().ID(), Kind: history.Fail, Key: lease.Key(), Args: args}
 	p.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) {
-		ctx, cancel := context.WithTimeout(ctx, callPatience)
+		ctx, cancel := context.WithTimeout(ctx, shortly(p.dice))
 		defer cancel()
 		return lease.Fail(ctx, args.Reason, 500*time.Millisecond)
 	})
@@ -191,7 +191,7 @@ func (p *process) complete(ctx context.Context, lease *client.Lease) {
 	for range handInTimes {
 		op := history.Op{Client: p.name, Loop: lease.Loop().ID(), Kind: history.Complete, Key: lease.Key(), Args: args}
 		_, err := p.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) {
-			ctx, cancel := context.WithTimeout(ctx, callPatience)
+			ctx, cancel := context.WithTimeout(ctx, shortly(p.dice))
 			defer cancel()
 			return lease.Complete(ctx, []byte(args.Value), key)
 		})
