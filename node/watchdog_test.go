@@ -64,13 +64,13 @@ func TestP4AnInstallThatRepeatsItselfEndsTheProcessAndARestartHeals(t *testing.T
 }
 
 func installAgain(t *testing.T, stores func(int) node.Stores) {
-	installs := make([][]uint64, 3)
+	var installs [3]atomic.Int32
 	c := nodetest.Start(t, nodetest.Options{Stores: stores, Configure: func(i int, cfg *node.Config) {
-		installs[i] = nil
+		installs[i].Store(0)
 		cfg.TrailingLogs, cfg.SnapshotThreshold = 1, 1<<30 // only when asked
 		cfg.Trace = func(r fsm.TraceRecord) {
 			if r.Installed {
-				installs[i] = append(installs[i], r.Index)
+				installs[i].Add(1)
 			}
 		}
 	}})
@@ -101,28 +101,28 @@ func installAgain(t *testing.T, stores func(int) node.Stores) {
 	c.Heal()
 	c.Eventually("the old leader stops itself", func() bool { return old.Died() != nil })
 	saysAndHelps(t, old, "hashicorp/raft#697", "start the node again")
-	if n := len(installs[old.Index]); n != 3 {
-		t.Errorf("installed %v, expected three", installs[old.Index])
+	if n := installs[old.Index].Load(); n != 3 {
+		t.Errorf("%d installs, expected three", n)
 	}
 	c.Crash(old.Index)
 	c.Restart(old.Index)
 	mustPropose(t, c.WaitLeader().Node, create("after"))
 	c.WaitSame()
 	time.Sleep(2 * time.Minute)
-	if old.Died() != nil || len(installs[old.Index]) > 2 {
-		t.Errorf("after the restart: stopped with %v, installed %v", old.Died(), installs[old.Index])
+	if n := installs[old.Index].Load(); old.Died() != nil || n > 2 {
+		t.Errorf("after the restart: stopped with %v, %d installs", old.Died(), n)
 	}
 }
 
 // A leader whose answer to an install is lost sends it again, and that is no loop.
 func TestP4AnInstallThatIsRepeatedForLackOfAnAnswerEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		installs := 0
+		var installs atomic.Int32
 		c := nodetest.Start(t, nodetest.Options{Configure: func(i int, cfg *node.Config) {
 			cfg.TrailingLogs, cfg.SnapshotThreshold = 1, 1<<30
 			cfg.Trace = func(r fsm.TraceRecord) {
 				if i == 2 && r.Installed {
-					installs++
+					installs.Add(1)
 				}
 			}
 		}})
@@ -138,7 +138,7 @@ func TestP4AnInstallThatIsRepeatedForLackOfAnAnswerEndsNothing(t *testing.T) {
 			c.Cut(late.Index, m.Index, true)
 		}
 		c.Restart(late.Index)
-		c.Eventually("the snapshot was installed again and again", func() bool { return installs > 5 || late.Died() != nil })
+		c.Eventually("the snapshot was installed again and again", func() bool { return installs.Load() > 5 || late.Died() != nil })
 		c.Heal()
 		c.WaitSame()
 		if late.Died() != nil {
