@@ -65,7 +65,8 @@ func writes() []Mutant {
 			Workloads: list("retry"), Nemeses: list("one-way"), Fires: list("S2"), Driver: Sim},
 		{Name: "M8", What: "applying looks at the machine's wall clock to see what has expired", Where: "fsm/state/state.go",
 			Workloads: list("lease"), Nemeses: list("clock"), Fires: list("G1", "L3"), Driver: Netns,
-			Note: "all nodes of one process have one wall clock; there only a replay after a kill shows it"},
+			Note: "in one process the nodes share the wall clock that is read, and only a leader's stamps differ: " +
+				"there leases end at once or never (L3, L6), and a replay after a kill differs (G1)"},
 		{Name: "M9", What: "the leader stamps its wall clock as board time, and no node keeps time from falling",
 			Where: "node/clock.go, fsm/state/state.go", Workloads: list("lease"), Nemeses: list("clock", "partition"),
 			Fires: list("L4", "L5"), Driver: Sim, Note: "the clocks of two leaders differ, or one jumps"},
@@ -106,7 +107,8 @@ func stores() []Mutant {
 			Fault: "vote-between:2:panic", Fires: list("G2"), Driver: Test, Test: "./node -run M24"},
 		{Name: "M27", What: "a new leadership gives no grace", Where: "fsm/cluster.go",
 			Workloads: list("lease"), Nemeses: list("kill"), Fires: list("L9"), Driver: Sim,
-			Note: "leases of about a second, so that a client's way to the new leader takes longer than what is left"},
+			Note: "holders that go on sending heartbeats of their own, with leases of about a second: board time stands " +
+				"still without a leader, and client.Lease gives a lease up by its own clock before that"},
 		{Name: "M31", What: "the generation begins anew when the item was deleted", Where: "fsm/board/fence.go, entry.go",
 			Workloads: list("lease"), Nemeses: list("compaction"), Fires: list("L1"), Driver: Sim},
 		{Name: "M32", What: "the version of a set is not checked", Where: "fsm/board/entry.go",
