@@ -39,6 +39,8 @@ func Demanded(run history.Run) Demand {
 	case "retry":
 		d.Kinds = []history.Kind{history.Append, history.Set, history.LoopClose}
 		d.States = []State{Resent, Conflicted, Abandoned, BodyReused, AfterEnd}
+	case "stale-reads":
+		d.Kinds = []history.Kind{history.Set, history.Get, history.GetAtLeast, history.GetStale}
 	case "feed":
 		d.Kinds = []history.Kind{history.Append, history.Set, history.Txn, history.Compact}
 		d.States = []State{FeedResumed, SaidCompacted, AboveHead}

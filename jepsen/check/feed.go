@@ -212,11 +212,12 @@ func ofTime(k boardpb.Kind) bool {
 
 // caused: the event names the command as its author's.
 func caused(r *history.Applied, e *boardpb.Event) bool {
-	c, loop := r.Command, r.Command.Loop
+	c := r.Command
+	loop := e.Loop == c.Loop
 	if c.GetLoopOpen() != nil || c.GetLoopClose() != nil {
-		loop = r.Result.Loop // the event is of the loop concerned
+		loop = loop || e.Loop == r.Result.Loop // the event may be of the loop concerned
 	}
-	return e.Author == c.Actor.GetPrincipal() && e.Loop == loop && e.Seq == c.Seq && e.CallId == c.CallId
+	return e.Author == c.Actor.GetPrincipal() && loop && e.Seq == c.Seq && e.CallId == c.CallId
 }
 
 // gather takes over what a stream was told. F7: what A does not have; F12: what another stream

@@ -231,8 +231,8 @@ func answered(op *history.Op) bool {
 }
 
 // answerablesOf leaves out operations of clients that were themselves cut off or paused, those
-// asked of a node that is no member any more, and those that never returned, of which only
-// the end of the run is known.
+// asked of a node that is no member any more, reads that need nobody but the node asked, and
+// those that never returned, of which only the end of the run is known.
 func answerablesOf(h *history.History, members []string) (out []*history.Op) {
 	away := map[string][]span{}
 	for _, f := range h.Faults {
@@ -245,8 +245,9 @@ func answerablesOf(h *history.History, members []string) (out []*history.Op) {
 	for i := range h.Ops {
 		op := &h.Ops[i]
 		gone := slices.ContainsFunc(away[op.Client], func(s span) bool { return op.Invoke <= s.to && op.Return >= s.from })
+		anywhere := op.Kind == history.GetStale || op.Kind == history.GetAtLeast // served without anybody else
 		left := op.Asked != "" && len(members) > 0 && !slices.Contains(members, op.Asked)
-		if op.Ended > 0 && !gone && !left {
+		if op.Ended > 0 && !gone && !left && !anywhere {
 			out = append(out, op)
 		}
 	}

@@ -80,6 +80,7 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 	}
 	repeats(h, a, n)
 	refusals(h, n)
+	hunts(h, a, n)
 	n[FeedFailover], n[Installed], n[Graced] = overFailover(h, a), installed(h, a), graced(a)
 	maps.DeleteFunc(n, func(_ State, count int) bool { return count == 0 })
 	return n

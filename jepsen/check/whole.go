@@ -72,6 +72,8 @@ func (e *evidence) ofWorkload() []Finding {
 		return e.author()
 	case "retry":
 		return Retry(e.History, e.order)
+	case "stale-reads":
+		return Stale(e.History, e.order)
 	case "feed":
 		return Feed(e.History, e.order, e.windows)
 	}

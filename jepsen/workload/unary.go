@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 
 	"google.golang.org/grpc/metadata"
@@ -59,4 +60,13 @@ func someNode(e Env, dice *rand.Rand) int {
 			return i
 		}
 	}
+}
+
+// clientRefusal is the Result in an error of the client library, if a server gave one.
+func clientRefusal(err error) *boardpb.Result {
+	var refused *client.Error
+	if errors.As(err, &refused) {
+		return refused.Result
+	}
+	return nil
 }
