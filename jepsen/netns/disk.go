@@ -194,6 +194,9 @@ func (c *Cluster) PowerOff(nodes ...int) (err error) {
 	for _, n := range victims {
 		n.mu.Lock()
 		defer n.mu.Unlock()
+		if n.gone {
+			return errClosed
+		}
 	}
 	for _, n := range victims {
 		n.reap()

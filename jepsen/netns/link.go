@@ -3,7 +3,6 @@ package netns
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"raftboard/jepsen/nemesis"
@@ -58,14 +57,7 @@ func (c *Cluster) reset(at, with int) error {
 	if err != nil {
 		return err
 	}
-	out, err := n.space.run("", "ss", "-K", "-H", "-t", "-n", "dst", nodeAddr(with), "or", "dst", faceAddr(with))
-	if err != nil {
-		return err
-	}
-	if strings.Contains(out, "not supported") {
-		return fmt.Errorf("resetting connections: %w: %s", nemesis.ErrUnsupported, out)
-	}
-	return nil
+	return n.space.reset(nodeAddr(with), faceAddr(with))
 }
 
 // Lost implements nemesis.Target.

@@ -1,11 +1,13 @@
 package netns
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // Needs says what this machine lacks to run the driver, and what to do about it; nil if
@@ -55,5 +57,33 @@ func tryNamespace() error {
 		}
 		chain out { type nat hook output priority -100; ip daddr 10.77.0.4 dnat ip to 10.77.1.4; }
 	}`, "nft", "-f", "-")
+	if err == nil {
+		err = tryReset(s)
+	}
 	return errors.Join(err, s.close())
+}
+
+// tryReset resets a connection, which needs a kernel with INET_DIAG_DESTROY: without it ss
+// does nothing.
+func tryReset(s *space) error {
+	const here = "127.0.0.1"
+	l, err := s.listen(here + ":0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	conn, err := s.dial(ctx, here, l.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := errors.Join(s.reset(here), conn.SetReadDeadline(time.Now().Add(time.Second))); err != nil {
+		return err
+	}
+	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.New("ss -K does not end a connection: the kernel is built without INET_DIAG_DESTROY")
+	}
+	return nil
 }

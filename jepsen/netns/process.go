@@ -41,6 +41,7 @@ type node struct {
 	failpoint string  // of its next life
 	share     float64 // of a core; 0: no limit
 	damaged   bool    // since its last life
+	gone      bool    // with its cluster
 	died      error   // why it ended by itself; nil: it did not, or that was told
 }
 
@@ -87,6 +88,7 @@ func (n *node) plug() (err error) {
 func (n *node) close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.gone = true
 	err := errors.Join(n.kill(), n.remove())
 	if n.died != nil {
 		n.c.opt.Log.Note(history.Note{Kind: history.NoteDied, Node: n.name, Text: clip(n.died.Error())})

@@ -15,6 +15,9 @@ func (c *Cluster) with(i int, do func(*node) error) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.gone {
+		return errClosed
+	}
 	return do(n)
 }
 
