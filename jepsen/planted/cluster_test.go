@@ -172,7 +172,7 @@ var serverBugs = []struct {
 		var mu sync.Mutex
 		for i := range b.Members {
 			readers.Go(func() {
-				for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(2 * time.Millisecond) {
+				for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
 					n, err := b.items(i)
 					mu.Lock()
 					stale = stale || err == nil && n < 8 || status.Code(err) == codes.NotFound

@@ -103,7 +103,7 @@ func stores() []Mutant {
 			Fires: list("G1"), Driver: Sim},
 		{Name: "M23", What: "an installed snapshot leaves the old state in place", Where: "fsm/fsm.go",
 			Workloads: list("append", "feed"), Nemeses: list("compaction"), Fires: list("G1"), Driver: Sim},
-		{Name: "M24", What: "a vote is written as two records (hashicorp/raft#661)", Where: "node/guards.go",
+		{Name: "M24", What: "a vote is written as two records (hashicorp/raft#661)", Where: "node/node.go",
 			Fault: "vote-between:2:panic", Fires: list("G2"), Driver: Test, Test: "./node -run M24"},
 		{Name: "M27", What: "a new leadership gives no grace", Where: "fsm/cluster.go",
 			Workloads: list("lease"), Nemeses: list("kill"), Fires: list("L9"), Driver: Sim,
@@ -156,11 +156,11 @@ func later() []Mutant {
 		{Name: "M26", What: "the fence counts answers by receipt, or takes its number late, or compares times", Where: "node/fence.go",
 			Workloads: list("stale-reads"), Nemeses: list("pause"), Fires: list("H1"), Driver: Sim,
 			Open: "it needs the fence by send numbers; reads stand behind a barrier so far"},
-		{Name: "M28", What: "the author comes from the request", Where: "transport", Workloads: list("author"),
+		{Name: "M28", What: "the author comes from the request", Where: "transport", Workloads: list("author"), Nemeses: list("partition"),
 			Fires: list("I1"), Driver: Netns, Open: "it needs credentials; callers state their names so far"},
-		{Name: "M29", What: "foreign text is not fenced, or may hold fence marks", Where: "fsm/view", Workloads: list("author"),
+		{Name: "M29", What: "foreign text is not fenced, or may hold fence marks", Where: "fsm/view", Workloads: list("author"), Nemeses: list("partition"),
 			Fires: list("V1", "V2"), Driver: Netns, Open: "it needs views and their fences"},
-		{Name: "M30", What: "a view is cut without saying so", Where: "fsm/view", Workloads: list("author"),
+		{Name: "M30", What: "a view is cut without saying so", Where: "fsm/view", Workloads: list("author"), Nemeses: list("partition"),
 			Fires: list("V4"), Driver: Netns, Open: "it needs views and their fences"},
 	}
 }

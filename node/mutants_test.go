@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -76,5 +77,27 @@ func TestM24P3ACrashBetweenTheTwoWritesOfAVoteGivesOneToWhoIsBehindWhichIsG2(t *
 	}
 	if staleCandidate(t, "vote-before") {
 		t.Error("without it, where a vote is one record, a candidate whose log is behind gets a vote")
+	}
+}
+
+func TestM20OnTheFastHeartbeatPathReplicasDivergeWhichIsG1(t *testing.T) {
+	defer planted.Reset()
+	planted.Set(planted.Setting{Bugs: []string{"M20"}})
+	if n := countDivergence(t, node.Guarded); n < divergenceRuns/2 {
+		t.Errorf("diverged in %d of %d runs, expected at least half", n, divergenceRuns)
+	}
+}
+
+func TestM3AFenceByVerifyLeaderPassesOnADeposedLeaderWhichIsH1(t *testing.T) {
+	defer planted.Reset()
+	planted.Set(planted.Setting{Bugs: []string{"M3"}})
+	fence := func(n *node.Node) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_, err := n.FenceIndex(ctx)
+		return err == nil
+	}
+	if n := countStale(t, fence); n < 1 {
+		t.Errorf("stale in %d of %d runs, expected some", n, verifyRuns)
 	}
 }
