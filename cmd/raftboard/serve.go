@@ -91,7 +91,10 @@ func (f *serveFlags) declare(fs *pflag.FlagSet) {
 	fs.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn, error")
 	fs.StringVar(&f.logFormat, "log-format", "auto", "auto (text on a terminal), text, json")
 	var all []string
-	fs.VisitAll(func(flag *pflag.Flag) { all = append(all, flag.Name) })
+	fs.VisitAll(func(flag *pflag.Flag) {
+		all = append(all, flag.Name)
+		flag.Hidden = flag.Name == "snapshot-interval" || flag.Name == "trace-file" // of use in fault tests only
+	})
 	fromEnv(fs, all...)
 }
 
