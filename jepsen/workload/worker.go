@@ -109,6 +109,9 @@ func (p *process) item(ctx context.Context) bool {
 		p.fate()
 	}
 	p.step(work)
+	if inherited(lease) && p.dice.IntN(3) > 0 {
+		rest(work, time.Second+time.Duration(p.dice.Int64N(int64(2*time.Second))))
+	}
 	p.partial(work, lease)
 	if p.between != nil {
 		p.between(work)
@@ -128,6 +131,13 @@ func (p *process) item(ctx context.Context) bool {
 		p.tally(work)
 	}
 	return true
+}
+
+// inherited says that the item was lost by somebody. Who takes it over mostly looks at what was
+// left for a while, so that a holder that is back meets it at work, and not done.
+func inherited(lease *client.Lease) bool {
+	p := lease.Previous()
+	return len(p) > 0 && p[0].EndedBy == boardpb.EndedBy_ENDED_BY_EXPIRED
 }
 
 // partial stores half of the work under the claim.
