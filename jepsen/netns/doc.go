@@ -19,7 +19,8 @@
 //
 // A process dies with the harness, by the kernel's doing. A life of a process ends with its
 // trace read to the end. With Options.PowerDisks a data directory is an ext4 file system in a
-// file, whose power can be cut.
+// file. Its power can be cut: then only what was synced is left, and what the kernel wrote out
+// of itself, which it is made to do as a whole and ever more rarely (settle).
 //
 // All that a run makes has a name that begins with "rbn-" and names the process that made it.
 // Close removes it, and Sweep removes what the dead have left.

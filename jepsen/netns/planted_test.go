@@ -24,6 +24,9 @@ func TestNodesBuiltForItBreakAtPointsAndHaveBadClocksAndDisks(t *testing.T) {
 	if !strings.Contains(broke.Error(), "exit status 2") {
 		t.Errorf("a failpoint ended it so: %v", broke)
 	}
+	if again := c.Died(node); again != nil {
+		t.Errorf("its death is told twice: %v", again)
+	}
 	do(t, c.Failpoint(node, ""))
 	do(t, c.Start(node))
 	ready(t, c)

@@ -127,7 +127,7 @@ func TestAFrozenClientHearsAndSaysNothingUntilItIsThawed(t *testing.T) {
 	}
 }
 
-func TestANodeThatEndsByItselfIsFoundAndWhatItSaidIsToldOnce(t *testing.T) {
+func TestARetiredNodeIsGoneAndAnAddedOneJoins(t *testing.T) {
 	t.Parallel()
 	c, _ := start(t, nil)
 	do(t, c.Retire(2))

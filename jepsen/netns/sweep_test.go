@@ -3,7 +3,6 @@ package netns_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,36 +76,4 @@ func TestWhatAKilledHarnessLeavesIsSweptAndItsProcessesDieWithIt(t *testing.T) {
 		t.Errorf("after the sweep there is still %v", left)
 	}
 	eventually(t, "no process of the dead harness left", 5*time.Second, func() bool { return usedBy(dir) == nil })
-}
-
-func TestNodesDieWithTheThreadOfTheHarnessAndNotBefore(t *testing.T) {
-	t.Parallel()
-	c, _ := start(t, nil)
-	// Threads come and go; a node must not go with one that was only passing.
-	for range 50 {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = c.Lost(0) // visits every namespace, on threads of its own
-		}()
-		<-done
-	}
-	for i := range c.Nodes() {
-		if died := c.Died(i); died != nil {
-			t.Error(died)
-		}
-	}
-	if pids := nodesOf(c); len(pids) != 3 {
-		t.Errorf("%v run", pids)
-	}
-}
-
-// nodesOf are the nodes that answer.
-func nodesOf(c *netns.Cluster) (names []string) {
-	for i, name := range c.Nodes() {
-		if _, err := c.Status(context.Background(), i); err == nil {
-			names = append(names, fmt.Sprint(name))
-		}
-	}
-	return names
 }
