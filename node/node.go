@@ -95,6 +95,7 @@ type Node struct {
 	roles    *roles
 	transfer transferWatch
 	space    space
+	caught   atomic.Bool // this node has been where the leader was after it heard of it
 	opened   atomic.Bool           // raft is there
 	doubt    atomic.Pointer[error] // set while no majority of voters agrees on a digest
 
@@ -136,6 +137,7 @@ func Open(cfg Config, tr Transport, s Stores) (_ *Node, err error) {
 	n.seen.changed = make(chan struct{})
 	n.proposer = &proposer{n: n}
 	n.transport = guardTransport(tr, n.clock.source.Mono)
+	n.transport.log = n.log
 	n.fsm = fsm.New(fsm.Options{Trace: cfg.Trace, Fatal: n.fail,
 		Diverged: func(index uint64, _, _ [16]byte) { n.suspect(index) }})
 	n.restores, n.transfer.n = &watchedFSM{FSM: n.fsm, n: n, took: -1}, n
@@ -143,12 +145,10 @@ func Open(cfg Config, tr Transport, s Stores) (_ *Node, err error) {
 		n.end()
 		return nil, err
 	}
-	n.raft, err = raft.NewRaft(raftConfig(cfg), n.restores, raftLog(n.stores.Log), n.stores.Stable, n.stores.Snapshots, n.transport)
-	if err != nil {
+	if err := n.startRaft(); err != nil {
 		n.end()
-		return nil, storeError(s.Where, fmt.Errorf("start raft: %w", err))
+		return nil, err
 	}
-	n.opened.Store(true)
 	if level := n.fsm.View().Cluster().GetLevel(); level > fsm.MaxLevel {
 		n.end()
 		return nil, errors.Join(&DirError{Dir: s.Where, Hint: "start it with a newer binary",
@@ -160,7 +160,30 @@ func Open(cfg Config, tr Transport, s Stores) (_ *Node, err error) {
 	n.loops.Go(n.leadLoop)
 	n.loops.Go(n.housekeep)
 	n.loops.Go(n.settleLoop)
+	n.loops.Go(n.catchUpLoop)
 	return n, nil
+}
+
+// startRaft lets raft read what is stored. It panics over a log entry that it cannot read, and
+// whoever opens the node is who waits here: a store that fails now is an error of Open, and
+// nobody is told to die.
+func (n *Node) startRaft() (err error) {
+	defer func() {
+		failed := n.failure.Load()
+		if failed == nil {
+			return // a panic of another kind goes on
+		}
+		if p := recover(); p == nil && n.raft != nil {
+			err = errors.Join(err, n.raft.Shutdown().Error())
+		}
+		err = errors.Join(*failed, err)
+	}()
+	n.raft, err = raft.NewRaft(raftConfig(n.cfg), n.restores, raftLog(n.stores.Log), n.stores.Stable, n.stores.Snapshots, n.transport)
+	if err != nil {
+		return storeError(n.stores.Where, fmt.Errorf("start raft: %w", err))
+	}
+	n.opened.Store(true)
+	return nil
 }
 
 func (s Stores) close() error {
@@ -173,11 +196,12 @@ func (s Stores) close() error {
 // prepare wraps the stores and checks what is in them before raft looks at it.
 func (n *Node) prepare(s Stores) error {
 	s = withFaults(s)
+	s.Snapshots = sealedSnapshots{s.Snapshots}
 	n.sentinel = &sentinel{where: s.Where, die: n.fail}
 	n.sentinel.stall = &stallWatch{bound: n.cfg.StoreTimeout, mono: n.clock.source.Mono, stuck: n.sentinel.hung}
 	snapshots := &guardedSnapshots{SnapshotStore: s.Snapshots, s: n.sentinel, sends: &sendWatch{n: n}}
 	verify := verifier(s.Snapshots, func(r io.Reader) error {
-		_, err := fsm.VerifySnapshot(r)
+		_, err := fsm.VerifySnapshot(watchedReader{r, &progress{n: n, doing: "checking a snapshot"}})
 		return err
 	})
 	n.stores = Stores{
@@ -202,7 +226,7 @@ func (n *Node) prepare(s Stores) error {
 		n.log.Warn("the log disagreed with the newest snapshot and was emptied: nothing of it ever committed (hashicorp/raft#697)",
 			"snapshot", snap.Index)
 	}
-	return nil
+	return followsOn(s, snap, n.cfg.ID)
 }
 
 // raftLog puts raft's cache above the guard (RAFT P18).
@@ -273,7 +297,9 @@ func (n *Node) fail(err error) {
 	}
 	n.transport.mute()
 	n.queue.close(&NotDone{Why: "this node has stopped: " + err.Error(), Cause: err})
-	n.cfg.Die(err)
+	if n.opened.Load() {
+		n.cfg.Die(err)
+	}
 }
 
 // Failure is why this node stopped by itself, or nil.
