@@ -2,6 +2,7 @@ package check
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"raftboard/jepsen/history"
@@ -51,6 +52,8 @@ type life struct {
 	n    int
 }
 
+func (l life) compare(m life) int { return cmp.Or(cmp.Compare(l.node, m.node), cmp.Compare(l.n, m.n)) }
+
 // Agree merges the traces of all lives into A. G1: an index is the same everywhere, in term,
 // command, result, board time and digest; a life leaves nothing out but what a snapshot that
 // it installed covers, and that snapshot is the state of A at its index. G2: within a life
@@ -58,23 +61,47 @@ type life struct {
 // log does or behind a snapshot; a term has one leader, and terms fall neither along the log
 // nor, as told by raft, within a life. It takes time in proportion to the traces.
 func Agree(h *history.History) (*Order, []Finding) {
-	first := make(map[place]*history.Applied, len(h.Applied)/2+1)
-	var found []Finding
-	for i := range h.Applied {
-		a := &h.Applied[i]
-		if seen := first[placeOf(a)]; seen == nil {
-			first[placeOf(a)] = a
-		} else if what := differs(seen, a); what != "" {
-			found = append(found, violation("G1", "%s of command %d differs between node %s (life %d) and node %s (life %d)",
-				what, a.Position, seen.Node, seen.Life, a.Node, a.Life).at(a.Index))
-		}
-	}
+	first, found := merged(h.Applied)
 	order := inOneOrder(first)
 	found = append(found, alongTheLog(order)...)
 	walks, more := walked(h, order)
 	found = append(found, more...)
 	found = append(found, snapshots(h, order, walks)...)
 	return order, append(found, leaders(h, order)...)
+}
+
+// mostDiffering is how many differences of one life are told one by one: states that differ
+// once do so ever after.
+const mostDiffering = 3
+
+// merged takes each command from the first trace that has it, and compares the others with it.
+func merged(applied []history.Applied) (first map[place]*history.Applied, found []Finding) {
+	first = make(map[place]*history.Applied, len(applied)/2+1)
+	differing := map[life]int{}
+	for i := range applied {
+		a := &applied[i]
+		seen := first[placeOf(a)]
+		if seen == nil {
+			first[placeOf(a)] = a
+			continue
+		}
+		what := differs(seen, a)
+		if what == "" {
+			continue
+		}
+		l := life{a.Node, a.Life}
+		if differing[l]++; differing[l] <= mostDiffering {
+			found = append(found, violation("G1", "%s of command %d differs between node %s (life %d) and node %s (life %d)",
+				what, a.Position, seen.Node, seen.Life, a.Node, a.Life).at(a.Index))
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Index, b.Index) })
+	for _, l := range slices.SortedFunc(maps.Keys(differing), life.compare) {
+		if n := differing[l]; n > mostDiffering {
+			found = append(found, violation("G1", "%d commands of node %s (life %d) differ from others', the first of them as told", n, l.node, l.n))
+		}
+	}
+	return first, found
 }
 
 func inOneOrder(first map[place]*history.Applied) *Order {
