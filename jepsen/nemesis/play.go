@@ -54,7 +54,7 @@ func All() []Nemesis {
 		{Name: "upgrade", ID: "N13", What: "a rolling restart with another build of the same source", Needs: Needs{Other: true}, do: upgrade},
 		{Name: "compaction", ID: "N14", What: "a node, or the leader, is away until the log it would need is gone", Needs: Needs{Compact: true}, do: compaction},
 		{Name: "cpu", ID: "N15", What: "a node gets a small share of a core", do: cpu},
-		{Name: "failpoint", ID: "N16", What: "a node breaks or waits at a named point of its code", Needs: Needs{Tagged: true}, do: failpoint},
+		{Name: "failpoint", ID: "N16", What: "a node breaks or waits at a named point of its code", Needs: Needs{Tagged: true, Compact: true}, do: failpoint},
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"time"
 
 	"raftboard/jepsen/planted/table"
@@ -214,6 +216,11 @@ func clock(ctx context.Context, h *Hand, length time.Duration) error {
 	return h.end(f, what, err)
 }
 
+// rare points are come by at most a few times in the life of a node.
+func rare(point string) bool {
+	return strings.HasPrefix(point, "vote-") || strings.HasPrefix(point, "snapshot-") || point == "stable-write" || point == "feed-subscribe"
+}
+
 // failpoint is N16: a node breaks, or waits, at a named point of its code.
 func failpoint(ctx context.Context, h *Hand, length time.Duration) error {
 	nodes := h.some(1)
@@ -223,14 +230,36 @@ func failpoint(ctx context.Context, h *Hand, length time.Duration) error {
 	}
 	defer free()
 	node, d := nodes[0], h.dice()
+	var err error
+	for range failpointTries { // not every point is come by in time
+		var broke bool
+		if broke, err = h.breakAt(ctx, node, drawPoint(d), length); broke || err != nil {
+			break
+		}
+	}
+	return err
+}
+
+const failpointTries = 4
+
+// drawPoint arms a point that a node without a planted bug comes by, at one of its first hits.
+func drawPoint(d *rand.Rand) string {
 	points := table.Points()
 	point := points[d.IntN(len(points))].Name
-	spec := fmt.Sprintf("%s:%d:panic", point, 1+d.IntN(200))
-	if d.IntN(3) == 0 {
-		spec = fmt.Sprintf("%s:%d:sleep=%s", point, 1+d.IntN(50), h.between(h.Timeout/10, h.Timeout))
+	for point == "vote-between" || point == "state-alter" { // reached only with a bug beside them
+		point = points[d.IntN(len(points))].Name
 	}
-	f := h.begin("failpoint", "N16", nodes)
-	err := errors.Join(h.Target.Failpoint(node, spec), h.Target.Kill(node), h.Target.Start(node))
+	hits := 100
+	if rare(point) {
+		hits = 2
+	}
+	return fmt.Sprintf("%s:%d:panic", point, 1+d.IntN(hits))
+}
+
+// breakAt arms a point, begins another life, and says whether the node broke there.
+func (h *Hand) breakAt(ctx context.Context, node int, spec string, length time.Duration) (broke bool, err error) {
+	f := h.begin("failpoint", "N16", []int{node})
+	err = errors.Join(h.Target.Failpoint(node, spec), h.Target.Kill(node), h.Target.Start(node))
 	var died error
 	for began := time.Now(); died == nil && time.Since(began) < length+3*h.Timeout && rest(ctx, 50*time.Millisecond); {
 		died = h.Target.Died(node)
@@ -242,7 +271,7 @@ func failpoint(ctx context.Context, h *Hand, length time.Duration) error {
 	err = errors.Join(err, h.Target.Start(node), h.ready(ctx, down*h.Timeout, node))
 	if died == nil { // the point was not reached, or only waited at: what is sure is the restart
 		f.Name, f.Nemesis = "kill", "N7"
-		return h.end(f, fmt.Sprintf("armed with %s; it did not break, and was killed", spec), err)
+		return false, h.end(f, fmt.Sprintf("armed with %s; it did not break, and was killed", spec), err)
 	}
-	return h.end(f, fmt.Sprintf("armed with %s; it broke: %v", spec, died), err)
+	return true, h.end(f, fmt.Sprintf("armed with %s; it broke: %v", spec, died), err)
 }

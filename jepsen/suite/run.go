@@ -75,7 +75,8 @@ func Run(ctx context.Context, c Cluster, log *history.Log, p Plan) error {
 	err = hurt(ctx, hand, log, kinds, p)
 	close(stop)
 	group.Wait()
-	return errors.Join(err, failed, finish(ctx, hand, env, work, watchers, p))
+	finish(ctx, hand, env, work, watchers, p)
+	return errors.Join(err, failed)
 }
 
 // hurt lets the workload work alone for a while, plays the faults, mends everything, and lets
@@ -119,26 +120,26 @@ func watch(ctx context.Context, env workload.Env, work workload.Workload) (watch
 }
 
 // finish lets every node go once more through what its disk holds, and then reads everything
-// through every node.
-func finish(ctx context.Context, hand *nemesis.Hand, env workload.Env, work workload.Workload, watchers []*workload.Watcher, p Plan) error {
-	if err := hand.Replay(ctx, p.hurts("power")); err != nil {
-		env.Log.Note(history.Note{Kind: history.NoteStuck, Text: "after all nodes began another life: " + err.Error()})
+// through every node. What cannot be read by then is nobody's bad luck: every fault is over,
+// so it is noted, and condemns the run.
+func finish(ctx context.Context, hand *nemesis.Hand, env workload.Env, work workload.Workload, watchers []*workload.Watcher, p Plan) {
+	stuck := func(what string, err error) {
+		if err != nil {
+			env.Log.Note(history.Note{Kind: history.NoteStuck, Text: what + ": " + err.Error()})
+		}
 	}
+	stuck("after all nodes began another life", hand.Replay(ctx, p.hurts("power")))
 	ctx, cancel := context.WithTimeout(ctx, finalsWithin)
 	defer cancel()
-	if err := hand.Level(ctx); err != nil {
-		env.Log.Note(history.Note{Kind: history.NoteStuck, Text: err.Error()})
-	}
+	stuck("after that", hand.Level(ctx))
 	if work.Watched() {
 		last, err := workload.Pages(ctx, env, "pages")
-		if err != nil {
-			return err
-		}
+		stuck("at the end", err)
 		for _, w := range watchers {
 			w.Reach(ctx, last)
 		}
 	}
-	return workload.Finals(ctx, env)
+	stuck("at the end", workload.Finals(ctx, env))
 }
 
 // Recording is what is left of a run before it is judged.
