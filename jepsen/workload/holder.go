@@ -105,7 +105,7 @@ func (o *holder) fate() fate {
 
 // call records one operation and notices when the loop is over.
 func (o *holder) call(op history.Op, do func(context.Context) (*boardpb.Result, error)) error {
-	ctx, cancel := context.WithTimeout(o.hard, callPatience)
+	ctx, cancel := context.WithTimeout(o.identified(o.hard), callPatience)
 	defer cancel()
 	op.Client = o.name
 	if o.loop != nil {
@@ -118,11 +118,21 @@ func (o *holder) call(op history.Op, do func(context.Context) (*boardpb.Result, 
 	return err
 }
 
+// identified gives some writes an identity of their own, which is remembered for longer than
+// one of the loop, and can be sent again when the loop has long gone on.
+func (o *holder) identified(ctx context.Context) context.Context {
+	if o.dice.IntN(4) > 0 {
+		return ctx
+	}
+	o.writes++
+	return client.WithIdempotencyKey(ctx, fmt.Sprintf("%s.%d", o.name, o.writes))
+}
+
 func (o *holder) claim(work context.Context, key string) (lease *client.Lease) {
 	opts := client.ClaimOptions{Duration: time.Duration(1500+500*o.dice.IntN(4)) * time.Millisecond, Takeover: o.dice.IntN(2) == 0, Timeout: callPatience}
 	op := history.Op{Client: o.name, Loop: o.loop.ID(), Kind: history.Claim, Key: key, Args: history.Args{Takeover: opts.Takeover}}
 	_, err := o.env.call(work, op, func(work context.Context) (res *boardpb.Result, err error) {
-		lease, res, err = o.loop.Claim(work, key, opts)
+		lease, res, err = o.loop.Claim(o.identified(work), key, opts)
 		return res, err
 	})
 	if errors.Is(err, client.ErrLoopEnded) {
