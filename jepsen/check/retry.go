@@ -315,10 +315,10 @@ func counters(h *history.History, a *Order) (found []Finding) {
 		if keys[op.Key] == nil {
 			keys[op.Key] = &tally{acked: map[identity]bool{}, unknown: map[identity]bool{}}
 		}
-		switch op.Outcome {
-		case history.OK:
+		switch {
+		case op.Outcome == history.OK:
 			keys[op.Key].acked[id] = true
-		case history.Info:
+		case op.Outcome == history.Info || notNow(op):
 			keys[op.Key].unknown[id] = true
 		}
 	}

@@ -88,6 +88,12 @@ func TestTheRetryCheckerJudgesHandWrittenHistories(t *testing.T) {
 			b.at(3_600_000)
 			b.told(2, 1, "y", history.Failed, no(loopEnded))
 		}},
+		{"good: too far above the floor, and a late copy has room", "", func(b *repeated) {
+			b.told(257, 1, "y", history.Failed, no(tooFar))
+			b.told(2, 2, "z", history.OK, ok(3, 2))
+			b.applied("a", "l-a", 257, 1, "y", b.h.Ops[2].CallID(), ok(4, 3))
+			b.sees("x", "z", "y")
+		}},
 		{"good: an unknown loop is not found", "", func(b *repeated) {
 			b.applied("a", "l-z", 1, 1, "y", "", &boardpb.Result{Code: boardpb.Code_CODE_NOT_FOUND, Loop: "l-z"})
 		}},
@@ -146,6 +152,9 @@ func TestTheRetryCheckerJudgesHandWrittenHistories(t *testing.T) {
 			b := begun()
 			c.spoil(b)
 			fires(t, c.want, check.Retry(b.h, b.agreed(t)))
+			if c.want == "" {
+				fires(t, "", check.Answers(b.h.Ops, b.agreed(t)))
+			}
 		})
 	}
 }

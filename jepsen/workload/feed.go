@@ -76,7 +76,7 @@ func (f Feed) Run(ctx context.Context, e Env) error {
 		if c, err = e.Cluster.Dial(name, i%len(e.Cluster.Nodes())); err != nil {
 			break
 		}
-		w := &writer{run: r, name: name, b: c.Board(e.Board), dice: e.dice(i), versions: map[string]uint64{}}
+		w := &writer{run: r, name: name, b: c.Board(e.Board), keyed: i == f.Writers-1, dice: e.dice(i), versions: map[string]uint64{}}
 		group.Go(func() {
 			defer c.Close()
 			w.work(load, e.pace(f.Writers), w.name == "writer-1" && e.dice(-2).IntN(3) == 0)
@@ -318,6 +318,7 @@ type writer struct {
 	run      *feedRun
 	name     string
 	b        *client.Board
+	keyed    bool // writes without a loop
 	loop     *client.Loop
 	dice     *rand.Rand
 	versions map[string]uint64
@@ -341,8 +342,16 @@ func (w *writer) value() string {
 	return fmt.Sprintf("%q", fmt.Sprintf("%s.%d", w.name, w.written))
 }
 
+// ready opens the loop if there is to be one and is none.
+func (w *writer) ready(ctx context.Context) bool {
+	if !w.keyed {
+		w.loop = keepOpen(ctx, w.b, w.loop, client.LoopOptions{Label: w.name})
+	}
+	return w.keyed || w.loop != nil
+}
+
 func (w *writer) one(ctx context.Context) {
-	if w.loop = keepOpen(ctx, w.b, w.loop, client.LoopOptions{Label: w.name}); w.loop == nil {
+	if !w.ready(ctx) {
 		return
 	}
 	feed, cell := fmt.Sprintf("feed/f-%d", w.dice.IntN(3)), fmt.Sprintf("cells/c-%d", w.dice.IntN(3))
@@ -372,7 +381,7 @@ func (w *writer) one(ctx context.Context) {
 func (w *writer) many(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
-	if w.loop = keepOpen(ctx, w.b, w.loop, client.LoopOptions{Label: w.name}); w.loop == nil {
+	if !w.ready(ctx) {
 		return
 	}
 	txn := &boardpb.Txn{}
@@ -384,8 +393,12 @@ func (w *writer) many(ctx context.Context, key string) {
 }
 
 func (w *writer) send(ctx context.Context, op history.Op, cmd *boardpb.Command) {
-	op.Client, op.Loop = w.name, w.loop.ID()
-	res, err := w.run.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) { return w.loop.Do(ctx, cmd) })
+	op.Client = w.name
+	do := w.b.Do
+	if !w.keyed {
+		op.Loop, do = w.loop.ID(), w.loop.Do
+	}
+	res, err := w.run.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) { return do(ctx, cmd) })
 	w.run.learn(res.GetRev())
 	if op.Kind != history.Txn && res.GetVersion() > 0 {
 		w.versions[op.Key] = res.Version
