@@ -244,6 +244,7 @@ func (p *proposer) sendBatch(stamp *boardpb.Stamp, batch []*proposal) {
 	if p.offered == 0 { // else the stall began with the first offer
 		p.offered = n.clock.begin()
 	}
+	planted.Point("propose-before")
 	future := n.raft.Apply(data, max(offer, time.Millisecond))
 	if errors.Is(refusal(future), raft.ErrEnqueueTimeout) {
 		n.queue.putBack(batch)
@@ -343,6 +344,7 @@ func (p *proposer) sendLead(l lead) {
 		return
 	}
 	id := n.clock.begin()
+	planted.Point("propose-before")
 	future := n.raft.Apply(data, maxEnqueue)
 	n.futures.Go(func() {
 		err := future.Error()

@@ -41,7 +41,11 @@ func (n *Node) Read(ctx context.Context, c Consistency) (*state.View, error) {
 	if err := n.Failure(); err != nil {
 		return nil, &NotDone{Why: "this node has stopped: " + err.Error(), Cause: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	within := readTimeout
+	if planted.Bug("M35") { // the bug: as long as it takes
+		within = time.Hour
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	switch c.Kind {
 	case Stale:

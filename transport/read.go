@@ -3,12 +3,14 @@ package transport
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 	"raftboard/node"
 	wirepb "raftboard/transport/pb"
 )
@@ -100,7 +102,11 @@ func checkRead(request *wirepb.ReadRequest) (node.Consistency, *boardpb.Result) 
 // view gets a View that satisfies the consistency asked for. The node below tries again
 // while there is time; it waits for a leader and a majority at most unavailableAfter.
 func (s *service) view(ctx context.Context, n *node.Node, want node.Consistency) (*state.View, *boardpb.Result) {
-	ctx, cancel := context.WithTimeout(ctx, unavailableAfter)
+	within := unavailableAfter
+	if planted.Bug("M35") { // the bug: as long as it takes
+		within = time.Hour
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	view, err := n.Read(ctx, want)
 	if err != nil {

@@ -11,6 +11,7 @@ type Point struct {
 // Points lists all of them, in the order of a write's way.
 func Points() []Point {
 	return []Point{
+		{Name: "propose-before", What: "an entry is about to be handed to raft, after this node saw that it leads"},
 		{Name: "log-before", What: "entries are about to be stored in the log"},
 		{Name: "log-write", What: "entries are stored in the log", Asks: "the write fails; with short, half of the entries are stored"},
 		{Name: "log-after", What: "entries are stored, and nobody was told"},

@@ -52,10 +52,11 @@ func writes() []Mutant {
 		{Name: "M2", What: "default reads without a fence", Where: "node/read.go",
 			Workloads: list("stale-reads"), Nemeses: list("partition", "pause"), Fires: list("H1", "R1", "H3"), Driver: Sim},
 		{Name: "M3", What: "VerifyLeader as the read fence", Where: "node/fence.go",
-			Workloads: list("stale-reads"), Nemeses: list("pause", "slow"), Fires: list("H1"), Driver: Sim,
+			Workloads: list("stale-reads"), Nemeses: list("pause", "slow"), Fault: "log-before:1+:sleep=30ms", Fires: list("H1"), Driver: Sim,
 			Note: "an answer to an old append must wait at the paused leader while a newer one acknowledges"},
 		{Name: "M4", What: "a leader answers reads before its own Lead is applied", Where: "node/fence.go",
-			Workloads: list("stale-reads"), Nemeses: list("kill"), Fires: list("H1"), Driver: Sim},
+			Workloads: list("stale-reads"), Nemeses: list("kill"), Fault: "apply-before:1+:sleep=3ms", Fires: list("H1"), Driver: Sim,
+			Note: "all nodes are killed, and the new leader applies its log again"},
 		{Name: "M5", What: "a repeated command is not recognised", Where: "fsm/board/kept.go",
 			Workloads: list("retry", "append"), Nemeses: list("one-way"), Fires: list("S1", "A2", "S3"), Driver: Sim},
 		{Name: "M6", What: "the dedupe window is in no snapshot, and so in no digest", Where: "fsm/state/load.go, commit.go",
@@ -84,7 +85,7 @@ func writes() []Mutant {
 		{Name: "M14", What: "the client repeats a call without its identity", Where: "client/do.go", Clients: true,
 			Workloads: list("append", "register"), Nemeses: list("kill"), Fires: list("A2", "R1"), Driver: Sim},
 		{Name: "M15", What: "after the fourth conflict the client writes over whatever is there, without end", Where: "client/mutate.go",
-			Clients: true, Workloads: list("register"), Nemeses: list("none"), Fires: list("R4"), Driver: Sim,
+			Clients: true, Workloads: list("register"), Nemeses: list("slow"), Fires: list("R4"), Driver: Sim,
 			Note: "enough callers mutate one key that four conflicts in a row happen"},
 	}
 }
@@ -93,7 +94,7 @@ func writes() []Mutant {
 func stores() []Mutant {
 	return []Mutant{
 		{Name: "M20", What: "the heartbeat fast path of the library (hashicorp/raft#695)", Where: "node/transport.go",
-			Workloads: list("append"), Nemeses: list("pause"), Fires: list("G1", "A1"), Driver: Sim,
+			Workloads: list("append"), Nemeses: list("pause"), Fault: "propose-before:1+:sleep=4ms", Fires: list("G1", "A1"), Driver: Sim,
 			Note: "the leader pauses under load, with clients waiting"},
 		{Name: "M21", What: "a node that led goes on timing leases by itself, and has them expired when its timer says so",
 			Where: "transport/server.go, fsm/board/note.go", Workloads: list("lease"), Nemeses: list("pause"),
@@ -119,7 +120,7 @@ func stores() []Mutant {
 			Fires: list("G1"), Driver: Test, Test: "./jepsen/planted/... -run M34a"},
 		{Name: "M34b", What: "digests are not compared", Where: "fsm/fsm.go",
 			Fault: "state-alter:40:hit", Fires: list("D1"), Driver: Test, Test: "./jepsen/planted/... -run M34b"},
-		{Name: "M35", What: "a call waits for a majority without a bound", Where: "transport/service.go",
+		{Name: "M35", What: "a call waits for a majority without a bound", Where: "transport/service.go, read.go, node/read.go",
 			Workloads: list("stale-reads"), Nemeses: list("partition"), Fires: list("H3"), Driver: Sim,
 			Note: "nobody has a majority for longer than the bound, and callers have longer deadlines than it"},
 		{Name: "M36", What: "a txn that is refused keeps what came before the refused operation", Where: "fsm/step.go",
