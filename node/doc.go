@@ -36,6 +36,7 @@
 //	space.go       P16       a volume with little space
 //	snapsend.go    P22       a snapshot that cannot be sent
 //	storage.go     P19, P20  the bolt files and their options
+//	boltsize.go    a bolt file that was cut short or damaged: bbolt would end in SIGBUS or a panic
 //	bootstrap.go   P26       intent and first entry
 //	membership.go  P5, P25
 //	status.go      P15       how far back the log reaches, and what a restore takes

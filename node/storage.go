@@ -69,13 +69,13 @@ func OpenStores(d *Dir, logger hclog.Logger) (Stores, error) {
 	if err := os.MkdirAll(base, 0o700); err != nil {
 		return Stores{}, storeError(d.path, err)
 	}
-	stable, err := raftboltdb.New(boltOptions(stableFile))
+	stable, err := openBoltFile(d, stableFile)
 	if err != nil {
-		return Stores{}, openError(d.path, stableFile, err)
+		return Stores{}, err
 	}
-	logs, err := raftboltdb.New(boltOptions(logFile))
+	logs, err := openBoltFile(d, logFile)
 	if err != nil {
-		return Stores{}, errors.Join(openError(d.path, logFile, err), stable.Close())
+		return Stores{}, errors.Join(err, stable.Close())
 	}
 	closeBoth := func() error { return errors.Join(logs.Close(), stable.Close()) }
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(base, snapshotsKept, logger)
