@@ -38,6 +38,9 @@ func MutantPlan(m table.Mutant, n int, seed uint64) Plan {
 	if p.Driver == Netns {
 		p.Time = 20 * time.Second
 	}
+	if m.Seconds > 0 {
+		p.Time = time.Duration(m.Seconds) * time.Second
+	}
 	return p
 }
 

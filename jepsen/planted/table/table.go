@@ -21,6 +21,7 @@ type Mutant struct {
 	Workloads []string `json:"workloads,omitempty"`
 	Nemeses   []string `json:"nemeses,omitempty"`
 	Fault     string   `json:"fault,omitempty"`     // FAULT of every node, without which it hardly shows
+	Seconds   int      `json:"seconds,omitempty"`   // how long a run must be; 0: as any other
 	Fires     []string `json:"fires,omitempty"`     // one of these checkers must
 	NotUnder  []string `json:"not_under,omitempty"` // with these nemeses alone it must not be caught
 	Driver    string   `json:"driver"`
@@ -52,8 +53,9 @@ func writes() []Mutant {
 		{Name: "M2", What: "default reads without a fence", Where: "node/read.go",
 			Workloads: list("stale-reads"), Nemeses: list("partition", "pause"), Fires: list("H1", "R1", "H3"), Driver: Sim},
 		{Name: "M3", What: "VerifyLeader as the read fence", Where: "node/fence.go",
-			Workloads: list("stale-reads"), Nemeses: list("pause", "slow"), Fault: "log-before:1+:sleep=30ms", Fires: list("H1"), Driver: Sim,
-			Note: "an answer to an old append must wait at the paused leader while a newer one acknowledges"},
+			Workloads: list("stale-reads"), Nemeses: list("pause", "slow"), Fires: list("H1"), Driver: Test, Test: "./node -run TestM3A",
+			Note: "an answer to an old append must wait at the paused leader while a newer one acknowledges, and be read before the " +
+				"leader looks at its lease: played on purpose in 5 of 30 tries, met by chance in none of 11 runs of stale-reads"},
 		{Name: "M4", What: "a leader answers reads before its own Lead is applied", Where: "node/fence.go",
 			Workloads: list("stale-reads"), Nemeses: list("kill"), Fault: "apply-before:1+:sleep=3ms", Fires: list("H1"), Driver: Sim,
 			Note: "all nodes are killed, and the new leader applies its log again"},
@@ -94,8 +96,10 @@ func writes() []Mutant {
 func stores() []Mutant {
 	return []Mutant{
 		{Name: "M20", What: "the heartbeat fast path of the library (hashicorp/raft#695)", Where: "node/transport.go",
-			Workloads: list("append"), Nemeses: list("pause"), Fault: "propose-before:1+:sleep=4ms", Fires: list("G1", "A1"), Driver: Sim,
-			Note: "the leader pauses under load, with clients waiting"},
+			Workloads: list("append"), Nemeses: list("pause"), Fault: "propose-before:1+:sleep=4ms", Fires: list("G1"), Driver: Test,
+			Test: "./node -run TestM20", Note: "a leader whose lease is long must hear a heartbeat of its successor and nothing else before it " +
+				"takes the next command; with a lease of half a second it looks at that first when it goes on: " +
+				"12 of 12 tries on purpose, none of 8 runs of append under pause"},
 		{Name: "M21", What: "a node that led goes on timing leases by itself, and has them expired when its timer says so",
 			Where: "transport/server.go, fsm/board/note.go", Workloads: list("lease"), Nemeses: list("pause"),
 			Fires: list("L3", "L5"), Driver: Sim},
@@ -121,7 +125,7 @@ func stores() []Mutant {
 		{Name: "M34b", What: "digests are not compared", Where: "fsm/fsm.go",
 			Fault: "state-alter:40:hit", Fires: list("D1"), Driver: Test, Test: "./jepsen/planted/... -run M34b"},
 		{Name: "M35", What: "a call waits for a majority without a bound", Where: "transport/service.go, read.go, node/read.go",
-			Workloads: list("stale-reads"), Nemeses: list("partition"), Fires: list("H3"), Driver: Sim,
+			Workloads: list("stale-reads"), Nemeses: list("partition"), Seconds: 60, Fires: list("H3"), Driver: Sim,
 			Note: "nobody has a majority for longer than the bound, and callers have longer deadlines than it"},
 		{Name: "M36", What: "a txn that is refused keeps what came before the refused operation", Where: "fsm/step.go",
 			Workloads: list("txn"), Nemeses: list("none"), Fires: list("T1"), Driver: Sim},
