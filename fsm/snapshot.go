@@ -32,6 +32,9 @@ var (
 	errChecksum  = errors.New("the snapshot's checksum does not match: a bit of it changed")
 )
 
+// ErrNewer says that a newer binary wrote it: nothing is damaged, and this one cannot read it.
+var ErrNewer = errors.New("it was written by a newer one; upgrade this node")
+
 // snapshot is a pinned View. Persist streams it while later entries are applied.
 type snapshot struct{ view *state.View }
 
@@ -101,7 +104,7 @@ func ReadSnapshot(r io.Reader, each func(*boardpb.SnapshotRecord) error) (*board
 		return nil, errors.Join(errTruncated, err)
 	}
 	if header.Format != Format {
-		return nil, fmt.Errorf("the snapshot has format %d, this binary knows %d: it was written by a newer one; upgrade this node", header.Format, Format)
+		return nil, fmt.Errorf("the snapshot has format %d, this binary knows %d: %w", header.Format, Format, ErrNewer)
 	}
 	for {
 		record := &boardpb.SnapshotRecord{}

@@ -277,13 +277,18 @@ func (g *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint
 	if err != nil {
 		return nil, err
 	}
-	return &guardedSink{SnapshotSink: sink, s: g.s}, nil
+	k := &guardedSink{SnapshotSink: sink, s: g.s}
+	if g.sends != nil {
+		k.progress = &progress{n: g.sends.n, doing: "writing a snapshot"}
+	}
+	return k, nil
 }
 
 type guardedSink struct {
 	raft.SnapshotSink
-	s     *sentinel
-	bytes int64
+	s        *sentinel
+	bytes    int64
+	progress *progress
 }
 
 func (g *guardedSink) Write(b []byte) (n int, err error) {
@@ -292,6 +297,7 @@ func (g *guardedSink) Write(b []byte) (n int, err error) {
 		return err
 	})
 	g.bytes += int64(n)
+	g.progress.moved(n)
 	return n, err
 }
 

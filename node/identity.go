@@ -144,7 +144,8 @@ func (d *Dir) load(want Want) error {
 }
 
 const lostIdentityHint = "nothing was changed; restore the file from a copy, or move the directory aside, " +
-	"remove the node from the cluster (`raftboard node remove NAME`) and join again as a new member"
+	"remove the node from the cluster (`raftboard node remove NAME`), let its name in again (`raftboard node add NAME`) " +
+	"and join again with an empty one as a new member; " + aloneHint
 
 // create makes a fresh directory; one that holds anything else is somebody else's.
 func (d *Dir) create(want Want) error {
@@ -157,7 +158,8 @@ func (d *Dir) create(want Want) error {
 		if n := e.Name(); n != lockFile && n != identityFile && !strings.HasSuffix(n, ".tmp") {
 			return &DirError{Dir: d.path,
 				What: fmt.Sprintf("it has no %s but holds %q: it is not a raftboard data directory", versionFile, n),
-				Hint: "give an empty directory with --data-dir, or restore the missing file"}
+				Hint: fmt.Sprintf("give an empty directory with --data-dir, or, if it is one, write the missing file again: "+
+					"it holds the line `raftboard %d`", dirFormat)}
 		}
 	}
 	if !nodeName.MatchString(want.NodeName) {

@@ -95,7 +95,7 @@ type Node struct {
 	roles    *roles
 	transfer transferWatch
 	space    space
-	caught   atomic.Bool // this node has been where the leader was after it heard of it
+	caught   atomic.Bool           // this node has been where the leader was after it heard of it
 	opened   atomic.Bool           // raft is there
 	doubt    atomic.Pointer[error] // set while no majority of voters agrees on a digest
 

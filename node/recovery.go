@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
+
+	"raftboard/fsm"
 )
 
 // checkSnapshots makes sure, before raft starts, that the newest readable snapshot and the
@@ -23,7 +25,10 @@ func checkSnapshots(s Stores, verify func(id string) error, nodeID string,
 	var bad error
 	unreadable = map[string]bool{}
 	for _, m := range metas {
-		if err := verify(m.ID); err != nil {
+		if err := verify(m.ID); errors.Is(err, fsm.ErrNewer) {
+			return nil, nil, &DirError{Dir: s.Where, What: fmt.Sprintf("snapshot %s: %v", m.ID, err), Cause: err,
+				Hint: "start it with the binary that wrote it, or a newer one; nothing is lost"}
+		} else if err != nil {
 			warn("a snapshot is unreadable", "snapshot", m.ID, "error", err)
 			bad = errors.Join(bad, fmt.Errorf("snapshot %s: %w", m.ID, err))
 			unreadable[m.ID] = true
@@ -52,6 +57,31 @@ func contiguous(log raft.LogStore, from, to uint64) error {
 		}
 	}
 	return nil
+}
+
+// followsOn refuses a log that does not go on where the newest snapshot ends, or where no
+// snapshot is left, at the first entry: raft would end in a panic over the gap at every start.
+func followsOn(s Stores, snap *raft.SnapshotMeta, nodeID string) error {
+	last, err := s.Log.LastIndex()
+	if err != nil {
+		return storeError(s.Where, err)
+	}
+	end := uint64(0)
+	if snap != nil {
+		end = snap.Index
+	}
+	if last <= end {
+		return nil
+	}
+	switch err := s.Log.GetLog(end+1, new(raft.Log)); {
+	case errors.Is(err, raft.ErrLogNotFound):
+	case err != nil:
+		return storeError(s.Where, err)
+	default:
+		return nil
+	}
+	return &DirError{Dir: s.Where, Hint: rejoinHint(nodeID),
+		What: fmt.Sprintf("entry %d is in no snapshot and not in the log, which ends at %d: a snapshot or a part of the log is missing", end+1, last)}
 }
 
 // clearDivergentLog empties the log when that is proven harmless: its entry at the snapshot's

@@ -79,7 +79,14 @@ func (g *guardedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, e
 		g.sends.heard("open snapshot "+id, err)
 		return nil, nil, err
 	}
-	return meta, &openedSnapshot{ReadCloser: rc, id: id, index: meta.Index, sends: g.sends}, nil
+	o := &openedSnapshot{ReadCloser: rc, id: id, index: meta.Index, sends: g.sends}
+	if g.sends != nil {
+		o.progress = &progress{n: g.sends.n, doing: "restoring a snapshot", size: meta.Size}
+		if g.sends.n.opened.Load() && g.sends.n.raft.State() == raft.Leader {
+			o.progress.doing = "reading a snapshot to send it"
+		}
+	}
+	return meta, o, nil
 }
 
 // List lists the snapshots, the newest first, without those that were found unreadable at the
@@ -105,18 +112,64 @@ func (g *guardedSnapshots) List() ([]*raft.SnapshotMeta, error) {
 // openedSnapshot is a snapshot that is being read.
 type openedSnapshot struct {
 	io.ReadCloser
-	id    string
-	index uint64
-	sends *sendWatch
+	id       string
+	index    uint64
+	sends    *sendWatch
+	progress *progress
 }
 
 func (o *openedSnapshot) Read(b []byte) (int, error) {
 	n, err := o.ReadCloser.Read(b)
+	o.progress.moved(n)
 	switch {
 	case errors.Is(err, io.EOF):
 		o.sends.heard("read snapshot "+o.id, nil)
 	case err != nil:
 		o.sends.heard("read snapshot "+o.id, err)
 	}
+	return n, err
+}
+
+// sayEvery is how often somebody who waits for a snapshot hears how far it is.
+const sayEvery = 5 * time.Second
+
+// progress is of a snapshot that is read or written, and says now and then how far that is. It
+// says nothing while nothing moves.
+type progress struct {
+	n     *Node
+	doing string
+	size  int64 // 0: not known
+	done  int64
+	said  time.Duration // monotonic; of the beginning, at first
+}
+
+func (p *progress) moved(bytes int) {
+	if p == nil {
+		return
+	}
+	now := p.n.clock.source.Mono()
+	if p.done += int64(bytes); p.said == 0 {
+		p.said = now
+	}
+	if now-p.said < sayEvery {
+		return
+	}
+	p.said = now
+	if p.size > 0 {
+		p.n.log.Info(p.doing, "bytes", p.done, "of", p.size, "percent", 100*p.done/p.size)
+	} else {
+		p.n.log.Info(p.doing, "bytes", p.done)
+	}
+}
+
+// watchedReader tells how far its reader is.
+type watchedReader struct {
+	io.Reader
+	progress *progress
+}
+
+func (r watchedReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.progress.moved(n)
 	return n, err
 }

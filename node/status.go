@@ -30,6 +30,9 @@ type Status struct {
 	// starts over (RAFT P15). LastRestore is how long the newest restore took here; -1: none.
 	OldestLog, LastRestore time.Duration
 	SlowestStore           time.Duration // the longest call of a store since the start
+	// SnapshotsSent is how often this node began to send a snapshot since its start. It goes on
+	// rising when a follower does not catch up.
+	SnapshotsSent uint64
 }
 
 // Contact is what a leader knows of another member.
@@ -63,6 +66,7 @@ func (n *Node) Status() Status {
 		s.FirstLog, s.OldestLog = n.oldestLog()
 	}
 	s.LastRestore, s.SlowestStore = n.restores.restoreTook(), time.Duration(n.sentinel.stall.worst.Load())
+	s.SnapshotsSent = n.transport.sent.Load()
 	n.statusMembers(&s)
 	return s
 }
@@ -147,6 +151,9 @@ func (n *Node) Ready() error {
 		return errors.New("no leader is known")
 	case n.raft.LastContact().IsZero() || n.raft.CommitIndex() == 0: // a heartbeat carries no commit index
 		return errors.New("catching up: no word from the leader yet") // RAFT P30
+	}
+	if !n.caught.Load() {
+		return fmt.Errorf("catching up: entry %d is applied, and the leader's are not", n.fsm.Applied())
 	}
 	if applied, commit := n.fsm.Applied(), n.raft.CommitIndex(); applied+catchUpSlack < commit {
 		return fmt.Errorf("catching up: entry %d of %d", applied, commit)

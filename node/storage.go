@@ -106,7 +106,12 @@ func openError(dir, file string, err error) error {
 			"move the directory aside and join again as a new member"}
 }
 
+// aloneHint is the way back where there is no healthy node to ask.
+const aloneHint = "a node that is its whole cluster goes on from a copy of this directory, " +
+	"or moves it aside and begins anew with an empty one and --bootstrap-expect 1"
+
 func rejoinHint(id string) string {
 	return fmt.Sprintf("run `raftboard node remove %s` against a healthy node, move this directory aside, "+
-		"and start again with an empty one and --join: the node comes back as a new member", id)
+		"and start again with an empty one and --join: the node comes back as a new member, "+
+		"under its name after `raftboard node add` with that name; ", id) + aloneHint
 }

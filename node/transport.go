@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,8 +51,10 @@ func NewTransport(stream raft.StreamLayer, logger hclog.Logger) *raft.NetworkTra
 type guardedTransport struct {
 	Transport
 	mono   func() time.Duration
+	log    hclog.Logger
 	closed chan struct{}
 	muted  atomic.Bool
+	sent   atomic.Uint64 // snapshots, or what became of them
 
 	mu      sync.Mutex
 	peers   map[raft.ServerID]contact
@@ -71,7 +74,7 @@ type contact struct {
 }
 
 func guardTransport(tr Transport, mono func() time.Duration) *guardedTransport {
-	return &guardedTransport{Transport: tr, mono: mono, closed: make(chan struct{}),
+	return &guardedTransport{Transport: tr, mono: mono, log: hclog.NewNullLogger(), closed: make(chan struct{}),
 		peers: map[raft.ServerID]contact{}, waiting: map[raft.ServerID]chan struct{}{}}
 }
 
@@ -103,6 +106,22 @@ func (g *guardedTransport) AppendEntries(id raft.ServerID, to raft.ServerAddress
 		g.note(id, resp.LastLog)
 	}
 	return err
+}
+
+// InstallSnapshot counts and says what a follower costs that is behind the log: one that never
+// gets there is seen by it (RAFT P15).
+func (g *guardedTransport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress,
+	req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	g.sent.Add(1)
+	log, began := g.log.With("to", id, "index", req.LastLogIndex, "bytes", req.Size), g.mono()
+	log.Info("sending a snapshot")
+	err := g.Transport.InstallSnapshot(id, to, req, resp, data)
+	if err != nil {
+		log.Warn("the snapshot was not sent", "after", g.mono()-began, "error", err)
+		return err
+	}
+	log.Info("the snapshot was sent", "after", g.mono()-began, "taken", resp.Success)
+	return nil
 }
 
 // isHeartbeat recognises what raft's heartbeat loop sends, as its own transport does.

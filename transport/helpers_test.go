@@ -40,3 +40,8 @@ func countedDialer(c *clustertest.Cluster, dials *int) grpc.DialOption {
 func limitInFlight(n int) func(int, *transport.Config) {
 	return func(_ int, cfg *transport.Config) { cfg.Limits.InFlight = n }
 }
+
+// dialTCP connects as the host "client", whatever the protocol above is.
+func dialTCP(c *clustertest.Cluster) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, _, addr string) (net.Conn, error) { return c.Dial(ctx, addr) }
+}

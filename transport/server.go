@@ -86,9 +86,12 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		if err := s.enlist.claim(ctx); err != nil {
 			return nil, err
 		}
+		s.showHealth() // a large state takes a while to restore: alive, and not ready
 		if err := s.openNode(); err != nil {
 			return nil, err
 		}
+	} else {
+		s.showHealth()
 	}
 	s.serve()
 	return s, nil
@@ -166,12 +169,16 @@ func advertised(configured string, l net.Listener) string {
 	return l.Addr().String()
 }
 
-// serve starts what runs beside the answers to calls.
-func (s *Server) serve() {
+// showHealth answers probes from now on.
+func (s *Server) showHealth() {
 	if s.adminListener != nil {
 		s.stopAdmin = s.service.serveAdmin(s.adminListener)
 	}
 	s.running.Go(func() { s.service.watchHealth(s.ctx, s.health) })
+}
+
+// serve starts what runs beside the answers to calls.
+func (s *Server) serve() {
 	s.running.Go(func() {
 		if err := s.belong(); err != nil && s.ctx.Err() == nil {
 			s.fail(err)

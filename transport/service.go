@@ -159,6 +159,9 @@ func (s *service) proposeOnce(ctx context.Context, c *boardpb.Command) (*boardpb
 
 // noMember answers a call to a fresh node, with what it waits for.
 func (s *service) noMember() *boardpb.Result {
+	if cluster, _ := s.identity(); cluster != "" {
+		return notDone("this node is starting: it restores its state from disk", "wait until it is ready, or ask another node")
+	}
 	message := "this node does not belong to a cluster yet"
 	if waits := s.waiting(); waits != "" {
 		message += ": " + waits

@@ -164,7 +164,7 @@ func (s *service) ownState() *wirepb.NodeState {
 	if own.LastRestore >= 0 {
 		state.LastRestoreMs = own.LastRestore.Milliseconds()
 	}
-	state.SlowestStoreMs = own.SlowestStore.Milliseconds()
+	state.SlowestStoreMs, state.SnapshotsSent = own.SlowestStore.Milliseconds(), own.SnapshotsSent
 	digest := view.Digest()
 	state.Digest, state.DigestIndex = digest[:], view.Applied()
 	state.StateBytes = view.StateBytes()

@@ -24,8 +24,9 @@ import (
 
 // Options vary a run.
 type Options struct {
-	Nodes int    // that found the cluster; 3 when it is 0
-	Dir   string // of data directories; the caller removes it
+	Nodes int           // that found the cluster; 3 when it is 0
+	Hop   time.Duration // how long one way takes; 2 ms when it is 0
+	Dir   string        // of data directories; the caller removes it
 	// Compact makes logs small, so that snapshots and compaction happen in seconds.
 	Compact bool
 }
@@ -65,7 +66,7 @@ type face struct {
 // ready and know each other. Close must be called also when it fails, unless there is no Run.
 func Open(log *history.Log, o Options) (*Run, error) {
 	r := &Run{Log: log, o: o, faces: map[face]wirepb.BoardClient{}}
-	servers, err := clustertest.Open(clustertest.Options{Nodes: o.Nodes, Dir: o.Dir, Configure: r.configure, Died: r.died})
+	servers, err := clustertest.Open(clustertest.Options{Nodes: o.Nodes, Hop: o.Hop, Dir: o.Dir, Configure: r.configure, Died: r.died})
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +162,8 @@ func (r *Run) Ask(name string, node int) wirepb.BoardClient {
 
 // Freeze implements workload.Cluster.
 func (r *Run) Freeze(name string) (thaw func()) {
-	r.servers.Net.Hold(name, true)
-	return func() { r.servers.Net.Hold(name, false) }
+	r.servers.Net.Hold(name)
+	return func() { r.servers.Net.Release(name, 0, 0) }
 }
 
 // seat is a node as this driver sees it, across its lives.

@@ -110,7 +110,7 @@ func record(t *testing.T, p suite.Plan) (rec suite.Recording) {
 	defer os.RemoveAll(dir)
 	left := bubble(t, func() {
 		log := history.NewLog(p.Describe())
-		run, err := sim.Open(log, sim.Options{Nodes: p.Nodes, Dir: dir, Compact: p.Needs().Compact})
+		run, err := sim.Open(log, sim.Options{Nodes: p.Nodes, Hop: hop(p.Seed), Dir: dir, Compact: p.Needs().Compact})
 		if run != nil {
 			defer run.Close()
 		}
@@ -128,6 +128,12 @@ func record(t *testing.T, p suite.Plan) (rec suite.Recording) {
 		rec.History.Notes = append(rec.History.Notes, history.Note{Kind: history.NoteLeak, At: rec.History.Run.Ended, Text: left})
 	}
 	return rec
+}
+
+// hop is how far apart the nodes of a run are: a rack, a room, a town, a country. The farther,
+// the more is on its way when something happens.
+func hop(seed uint64) time.Duration {
+	return []time.Duration{2 * time.Millisecond, 500 * time.Microsecond, 15 * time.Millisecond, 5 * time.Millisecond}[seed%4]
 }
 
 // scratch is where data directories go: into memory where the machine has a place for that,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"raftboard/jepsen/history"
 	"raftboard/jepsen/nemesis"
@@ -104,17 +106,32 @@ func (r *Run) PowerOff(nodes ...int) (err error) {
 	return nil
 }
 
+// goesOn is how long it takes at most until a process that was stopped has everything back:
+// what it hears, what it says, and its disk, which it was caught in the middle of. Which of
+// them comes last is drawn: it may hear a new leader before anybody tells it that it is none,
+// and old answers before it looks whether there were any.
+const goesOn = 30 * time.Millisecond
+
 // release ends a pause: links and disk go on where they were.
 func (r *Run) release(i int, s *seat) {
 	r.mu.Lock()
 	was := s.paused
 	s.paused = false
 	r.mu.Unlock()
-	if was {
-		m := r.servers.Member(i)
-		m.Disk.Hold(false)
-		r.servers.Net.Hold(m.Host, false)
+	if !was {
+		return
 	}
+	m := r.servers.Member(i)
+	within := [3]time.Duration{goesOn, goesOn, goesOn} // hears, speaks, stores
+	if last := rand.IntN(4); last < 3 {
+		within = [3]time.Duration{goesOn / 8, goesOn / 8, goesOn / 8}
+		within[last] = goesOn
+	}
+	r.servers.Net.Release(m.Host, within[0], within[1])
+	late := rand.N(within[2])
+	time.Sleep(late)
+	m.Disk.Hold(false)
+	time.Sleep(goesOn - late)
 }
 
 // Start implements nemesis.Target. A node that refuses to start has ended by itself.
@@ -183,13 +200,22 @@ func (r *Run) Pause(i int) error {
 	was := s.paused
 	s.paused = true
 	r.mu.Unlock()
-	if !was {
-		m := r.servers.Member(i)
-		r.servers.Net.Hold(m.Host, true)
-		m.Disk.Hold(true)
+	if was {
+		return nil
 	}
+	m := r.servers.Member(i)
+	m.Disk.Hold(true)
+	for began := time.Now(); m.Disk.Waiting() == 0 && time.Since(began) < catchMost; {
+		time.Sleep(time.Millisecond)
+	}
+	r.servers.Net.Hold(m.Host)
 	return nil
 }
+
+// catchMost is how long a pause may take to catch a node in the middle of a write. Then raft's
+// main goroutine stands still with it, timers or not: a leader does not notice that it hears
+// of nobody, and goes on as one.
+const catchMost = 100 * time.Millisecond
 
 // Resume implements nemesis.Target.
 func (r *Run) Resume(i int) error {

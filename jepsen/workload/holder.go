@@ -23,6 +23,9 @@ const (
 	fateSilent
 )
 
+// fateEvery is how often a holder comes to one, about.
+const fateEvery = 10 * time.Second
+
 // holder is one life of a client that holds leases: one operation, and one lease, at a time.
 type holder struct {
 	*house
@@ -36,6 +39,7 @@ type holder struct {
 	loop    *client.Loop
 	kept    time.Time // when its loop was last renewed, by hand
 	held    int       // leases so far
+	due     time.Time // when the next fate is
 	writes  int
 	crashed bool
 }
@@ -85,22 +89,23 @@ func (o *holder) hold() {
 	}
 }
 
+// fate draws how a lease ends: by the clock and not by their number, so that holders that are
+// fast are there as much as those that are slow.
 func (o *holder) fate() fate {
-	switch n := o.dice.IntN(100); {
-	case o.calm, o.load.Err() != nil:
+	switch {
+	case o.calm, o.load.Err() != nil, o.held != 2 && (o.held < 2 || time.Now().Before(o.due)):
 		return fateNone
+	}
+	o.due = time.Now().Add(fateEvery/2 + time.Duration(o.dice.Int64N(int64(fateEvery))))
+	switch n := o.dice.IntN(100); {
 	case o.held == 2:
 		return o.first
-	case o.held < 3:
-		return fateNone
-	case n < 3:
+	case n < 20:
 		return fateCrash
-	case n < 8:
+	case n < 55:
 		return fatePause
-	case n < 16:
-		return fateSilent
 	}
-	return fateNone
+	return fateSilent
 }
 
 // call records one operation and notices when the loop is over.

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +18,10 @@ import (
 // on them, delete them and make them anew, and give them back. Now and then one goes silent,
 // crashes, is paused, or is taken its lease by an operator; whoever lost one writes once more.
 // Half of the holders leave renewals to the client, the others send each as an operation.
+//
+// The zero value has as many holders as keep up with the rate.
 type Lease struct {
-	Holders int // at least 3
+	Holders int // at least 4, one for each fate
 	Keys    int // in use at the same time; fewer than holders, so that they meet
 	// Calm holders all do as they should, and nobody takes a key from them: then no two
 	// believe to hold one at once, whatever is done to the cluster.
@@ -47,8 +50,16 @@ func (Lease) Settings() *boardpb.BoardSettings {
 	}}
 }
 
+// fitted fills in what was left open.
+func (l Lease) fitted(rate int) Lease {
+	l.Holders = cmp.Or(l.Holders, min(max(rate/12, 6), 16))
+	l.Keys = cmp.Or(l.Keys, (2*l.Holders+2)/3)
+	return l
+}
+
 // Run lets the holders work until they are to stop or ctx ends; they give back what they hold.
 func (l Lease) Run(ctx context.Context, e Env) error {
+	l = l.fitted(e.Rate)
 	load, cancel := e.loading(ctx)
 	defer cancel()
 	c, err := e.Cluster.Dial("forcer", 0)

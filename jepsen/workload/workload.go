@@ -27,7 +27,7 @@ func all() []Workload {
 		Register{Clients: 5, Keys: 3},
 		Append{Clients: 6, Keys: 3},
 		Txn{Clients: 5, Groups: 2},
-		Lease{Holders: 6, Keys: 4},
+		Lease{},
 		Work{},
 		Operations{},
 		Soak{},

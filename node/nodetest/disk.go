@@ -24,9 +24,10 @@ type Disk struct {
 	serial  int      // of snapshots
 	fault   Fault
 	held    bool
+	waiting int       // writes that do not return
 	until   time.Time // of a stall
 	err     error
-	changed chan struct{} // closed at every change of the five above
+	changed chan struct{} // closed at every change of how the disk is
 
 	lazy  bool
 	undos []undo // of what was written and not synced, oldest first
@@ -141,6 +142,13 @@ func (d *Disk) Stall(length time.Duration) {
 // stands in for a stopped process.
 func (d *Disk) Hold(on bool) { d.change(func() { d.held = on }) }
 
+// Waiting is how many writes have begun and wait for the disk.
+func (d *Disk) Waiting() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.waiting
+}
+
 // Fail makes every write fail with an error; nil mends the disk.
 func (d *Disk) Fail(err error) { d.change(func() { d.err = err }) }
 
@@ -167,17 +175,29 @@ func (d *Disk) write(gone <-chan struct{}, whole, half func(*content) func(*cont
 			d.mu.Unlock()
 			return err
 		}
+		d.waiting++
 		d.mu.Unlock()
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-changed:
-		case <-gone:
-			timer.Stop()
+		dead := pause(wait, changed, gone)
+		d.mu.Lock()
+		d.waiting--
+		d.mu.Unlock()
+		if dead {
 			return errGone
 		}
-		timer.Stop()
 	}
+}
+
+// pause waits for a while, or until something changes; true says that the process died.
+func pause(wait time.Duration, changed, gone <-chan struct{}) (dead bool) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-changed:
+	case <-gone:
+		return true
+	}
+	return false
 }
 
 // due says how long a write still has to wait, unless something changes. A write is slow once.

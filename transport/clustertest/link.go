@@ -38,11 +38,12 @@ type way struct {
 
 	mu      sync.Mutex
 	cut     bool // of this pair alone
-	held    int  // how many of its two ends are held
+	stopped int  // times its sender is held: what it sends from then on waits
+	deaf    int  // times its receiver is held: whatever arrives waits
 	shape   Shape
 	busy    time.Time     // until when what was sent before occupies a link with a rate
 	count   uint64        // chunks dropped, held or delayed
-	changed chan struct{} // closed at every change of the first three
+	changed chan struct{} // closed at every change of the first four
 }
 
 func (w *way) change(do func()) {
@@ -53,11 +54,26 @@ func (w *way) change(do func()) {
 	w.changed = make(chan struct{})
 }
 
-// holds says whether nothing passes, and when to look again.
-func (w *way) holds() (bool, <-chan struct{}) {
+// passage is what a link lets through.
+type passage int
+
+const (
+	open   passage = iota
+	before         // only what was sent before the sender was held
+	closed
+)
+
+// holds says what passes, and when to look again.
+func (w *way) holds() (passage, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.cut || w.held > 0 || w.shape.Cut, w.changed
+	switch {
+	case w.cut || w.deaf > 0 || w.shape.Cut:
+		return closed, w.changed
+	case w.stopped > 0:
+		return before, w.changed
+	}
+	return open, w.changed
 }
 
 // resets says whether a connection that uses this way breaks.
@@ -70,23 +86,26 @@ func (w *way) resets() bool {
 	return w.shape.Reset
 }
 
-// cross takes as long as a packet needs that makes a connection, and as ctx allows.
+// cross takes as long as a packet needs that makes a connection, and as ctx allows. Where one
+// end is held it passes: a machine makes connections for a process that is stopped.
 func (w *way) cross(ctx context.Context) error {
 	const handshake = 64 // bytes
-	at, bitten := w.send(handshake)
+	at, bitten, _ := w.send(handshake)
 	var timer wait
 	defer timer.stop()
 	for {
-		held, changed := w.holds()
+		w.mu.Lock()
+		cut, changed := w.cut || w.shape.Cut, w.changed
+		if cut && !bitten {
+			bitten = true
+			w.count++
+		}
+		w.mu.Unlock()
 		left := time.Until(at)
-		if !held && left <= 0 {
+		if !cut && left <= 0 {
 			return nil
 		}
-		if held && !bitten {
-			bitten = true
-			w.bite()
-		}
-		if held {
+		if cut {
 			left = forever
 		}
 		select {
@@ -106,12 +125,12 @@ func (w *way) bite() {
 }
 
 // send is when n bytes that are sent now arrive; bitten says that the link did something to
-// them, or will.
-func (w *way) send(n int) (at time.Time, bitten bool) {
+// them, or will, and stopped that their sender is held.
+func (w *way) send(n int) (at time.Time, bitten, stopped bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	bitten = w.cut || w.held > 0 || w.shape.Cut || w.shape.slows()
+	bitten = w.cut || w.stopped > 0 || w.deaf > 0 || w.shape.Cut || w.shape.slows()
 	if bitten {
 		w.count++
 	}
@@ -122,7 +141,7 @@ func (w *way) send(n int) (at time.Time, bitten bool) {
 		w.busy = w.busy.Add(time.Duration(n) * time.Second / time.Duration(w.shape.Rate))
 		now = w.busy
 	}
-	return now.Add(w.hop + w.late(n)), bitten
+	return now.Add(w.hop + w.late(n)), bitten, w.stopped > 0
 }
 
 // late is what delay, jitter and loss cost n bytes.

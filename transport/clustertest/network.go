@@ -3,6 +3,7 @@ package clustertest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ type Network struct {
 	listeners map[string]*listener // by host:port
 	nodes     map[string]bool      // hosts that are no Others
 	shapes    map[link]Shape
-	held      map[string]bool
+	held      map[string]int
 	ways      map[link]*way
 	down      map[string]bool
 	conns     map[*conn]struct{}
@@ -36,7 +37,7 @@ type link struct{ from, to string }
 // NewNetwork makes a network without cuts where every hop takes a while.
 func NewNetwork(hop time.Duration) *Network {
 	return &Network{hop: hop, listeners: map[string]*listener{}, nodes: map[string]bool{}, shapes: map[link]Shape{},
-		held: map[string]bool{}, ways: map[link]*way{}, down: map[string]bool{}, conns: map[*conn]struct{}{}}
+		held: map[string]int{}, ways: map[link]*way{}, down: map[string]bool{}, conns: map[*conn]struct{}{}}
 }
 
 // AddNode says that a host is a node, and none of the Others.
@@ -65,11 +66,7 @@ func (n *Network) wayLocked(from, to string) *way {
 	w := n.ways[link{from, to}]
 	if w == nil {
 		w = &way{from: from, to: to, hop: n.hop, changed: make(chan struct{}), shape: n.shapes[link{n.end(from), n.end(to)}]}
-		for _, host := range []string{from, to} {
-			if n.held[host] {
-				w.held++
-			}
-		}
+		w.stopped, w.deaf = n.held[from], n.held[to]
 		n.ways[link{from, to}] = w
 	}
 	return w
@@ -81,23 +78,49 @@ func (n *Network) SetCut(from, to string, cut bool) {
 	w.change(func() { w.cut = cut })
 }
 
-// Hold holds back everything to and from a host, or lets it go again.
-func (n *Network) Hold(host string, on bool) {
+// Hold holds a host, as when its process is stopped: what it sends from then on waits, and
+// what reaches it waits too. What it had sent arrives, and connections are still made to it.
+// It holds as often as it is called.
+func (n *Network) Hold(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.held[host] == on {
-		return
-	}
-	n.held[host] = on
-	step := -1
-	if on {
-		step = 1
-	}
+	n.held[host]++
 	for _, w := range n.ways {
-		if w.from == host || w.to == host {
-			w.change(func() { w.held += step })
+		if w.from == host {
+			w.change(func() { w.stopped++ })
+		} else if w.to == host {
+			w.change(func() { w.deaf++ })
 		}
 	}
+}
+
+// Release lets a host that is held go again. A process that goes on does not hear everybody
+// at once: each link to it goes on by itself within the first time, each link from it within
+// the second.
+func (n *Network) Release(host string, hears, speaks time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.held[host] == 0 {
+		return
+	}
+	n.held[host]--
+	for _, w := range n.ways {
+		switch host {
+		case w.from:
+			later(speaks, func() { w.change(func() { w.stopped-- }) })
+		case w.to:
+			later(hears, func() { w.change(func() { w.deaf-- }) })
+		}
+	}
+}
+
+// later does something at some moment within a time; at once if there is none.
+func later(within time.Duration, do func()) {
+	if within <= 0 {
+		do()
+		return
+	}
+	time.AfterFunc(rand.N(within), do)
 }
 
 // SetShape shapes the link between two nodes, or a node and the Others, in one direction.

@@ -32,6 +32,7 @@ type chunk struct {
 	at     time.Time
 	data   []byte
 	bitten bool // the link counted it already
+	after  bool // sent when the sender was held
 }
 
 func newPipe(w *way) *pipe {
@@ -85,12 +86,12 @@ func (p *pipe) put(b []byte) (taken bool, err error) {
 	if p.bytes >= pipeBytes {
 		return false, nil
 	}
-	at, bitten := p.way.send(len(b))
+	at, bitten, stopped := p.way.send(len(b))
 	if at.Before(p.newest) {
 		at = p.newest
 	}
 	p.newest = at
-	p.chunks = append(p.chunks, chunk{at, append([]byte(nil), b...), bitten})
+	p.chunks = append(p.chunks, chunk{at, append([]byte(nil), b...), bitten, stopped})
 	p.bytes += len(b)
 	poke(p.news)
 	return true, nil
@@ -98,8 +99,8 @@ func (p *pipe) put(b []byte) (taken bool, err error) {
 
 func (p *pipe) read(b []byte, d *deadline) (int, error) {
 	for {
-		held, changed := p.way.holds()
-		n, wait, err := p.take(b, held)
+		passes, changed := p.way.holds()
+		n, wait, err := p.take(b, passes)
 		if n > 0 || err != nil {
 			return n, err
 		}
@@ -118,13 +119,13 @@ func (p *pipe) read(b []byte, d *deadline) (int, error) {
 }
 
 // take copies what has arrived, or says how long until something does.
-func (p *pipe) take(b []byte, held bool) (n int, wait time.Duration, err error) {
+func (p *pipe) take(b []byte, passes passage) (n int, wait time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.broken:
 		return 0, 0, errors.New("read: connection reset by peer")
-	case held:
+	case passes == closed || passes == before && (len(p.chunks) == 0 || p.chunks[0].after):
 		if len(p.chunks) > 0 && !p.chunks[0].bitten {
 			p.chunks[0].bitten = true
 			p.way.bite()
@@ -137,7 +138,7 @@ func (p *pipe) take(b []byte, held bool) (n int, wait time.Duration, err error) 
 	if wait := p.chunks[0].at.Sub(now); wait > 0 {
 		return 0, wait, nil
 	}
-	for n < len(b) && len(p.chunks) > 0 && !p.chunks[0].at.After(now) {
+	for n < len(b) && len(p.chunks) > 0 && !p.chunks[0].at.After(now) && (passes == open || !p.chunks[0].after) {
 		first := &p.chunks[0]
 		size := copy(b[n:], first.data)
 		n += size

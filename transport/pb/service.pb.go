@@ -3312,6 +3312,7 @@ type NodeState struct {
 	OldestLogMs      int64                  `protobuf:"varint,27,opt,name=oldest_log_ms,json=oldestLogMs,proto3" json:"oldest_log_ms,omitempty"`          // age of the oldest log entry; -1: not known
 	LastRestoreMs    int64                  `protobuf:"varint,28,opt,name=last_restore_ms,json=lastRestoreMs,proto3" json:"last_restore_ms,omitempty"`    // how long the newest restore of a snapshot took; -1: none
 	SlowestStoreMs   int64                  `protobuf:"varint,29,opt,name=slowest_store_ms,json=slowestStoreMs,proto3" json:"slowest_store_ms,omitempty"` // the longest call of the log store since the start
+	SnapshotsSent    uint64                 `protobuf:"varint,30,opt,name=snapshots_sent,json=snapshotsSent,proto3" json:"snapshots_sent,omitempty"`      // begun, since the start; rises on while a follower does not catch up
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -3545,6 +3546,13 @@ func (x *NodeState) GetLastRestoreMs() int64 {
 func (x *NodeState) GetSlowestStoreMs() int64 {
 	if x != nil {
 		return x.SlowestStoreMs
+	}
+	return 0
+}
+
+func (x *NodeState) GetSnapshotsSent() uint64 {
+	if x != nil {
+		return x.SnapshotsSent
 	}
 	return 0
 }
@@ -5404,7 +5412,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x06voters\x18\t \x01(\rR\x06voters\x12\x19\n" +
 	"\bcan_lose\x18\n" +
 	" \x01(\rR\acanLose\x12.\n" +
-	"\x06boards\x18\v \x03(\v2\x16.raftboard.v1.BoardRowR\x06boards\"\xea\x06\n" +
+	"\x06boards\x18\v \x03(\v2\x16.raftboard.v1.BoardRowR\x06boards\"\x91\a\n" +
 	"\tNodeState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -5436,7 +5444,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x11admission_refused\x18\x1a \x01(\x04R\x10admissionRefused\x12\"\n" +
 	"\roldest_log_ms\x18\x1b \x01(\x03R\voldestLogMs\x12&\n" +
 	"\x0flast_restore_ms\x18\x1c \x01(\x03R\rlastRestoreMs\x12(\n" +
-	"\x10slowest_store_ms\x18\x1d \x01(\x03R\x0eslowestStoreMs\"\x0e\n" +
+	"\x10slowest_store_ms\x18\x1d \x01(\x03R\x0eslowestStoreMs\x12%\n" +
+	"\x0esnapshots_sent\x18\x1e \x01(\x04R\rsnapshotsSent\"\x0e\n" +
 	"\fNodesRequest\">\n" +
 	"\rNodesResponse\x12-\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x17.raftboard.v1.NodeStateR\x05nodes\"0\n" +
