@@ -132,8 +132,8 @@ type Result struct {
 	Value      string `json:"value,omitempty"`
 	Replayed   bool   `json:"replayed,omitempty"`
 	Leader     string `json:"leader,omitempty"` // the id of the node that led, where the answer names it
-	Seen       []Seen `json:"seen,omitempty"`  // by a dump
-	Error      string `json:"error,omitempty"` // text, for people
+	Seen       []Seen `json:"seen,omitempty"`   // by a dump
+	Error      string `json:"error,omitempty"`  // text, for people
 }
 
 // mostText is how much of a text is kept as it is.
