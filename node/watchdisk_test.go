@@ -183,7 +183,7 @@ func (u unreadable) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	case u.bad.Load() == 1:
 		return nil, nil, errors.Join(errSector, rc.Close())
 	case u.bad.Load() == 2:
-		return meta, brokenReader{rc}, nil
+		return meta, &brokenReader{ReadCloser: rc}, nil
 	}
 	return meta, rc, nil
 }
@@ -195,9 +195,19 @@ func (u unreadable) List() ([]*raft.SnapshotMeta, error) {
 	return u.SnapshotStore.List()
 }
 
-type brokenReader struct{ io.ReadCloser }
+// brokenReader reads its first sector.
+type brokenReader struct {
+	io.ReadCloser
+	read bool
+}
 
-func (b brokenReader) Read(p []byte) (int, error) { return 0, errSector }
+func (b *brokenReader) Read(p []byte) (int, error) {
+	if b.read {
+		return 0, errSector
+	}
+	b.read = true
+	return b.ReadCloser.Read(p)
+}
 
 func TestP22ALeaderThatCannotSendItsSnapshotHandsOverAndStops(t *testing.T) {
 	for kind, how := range map[int32]string{1: "open snapshot", 2: "read snapshot", 3: "list the snapshots"} {

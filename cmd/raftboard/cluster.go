@@ -185,7 +185,8 @@ func nodeObject(n *wirepb.NodeState) render.Object {
 		"applied", n.GetApplied(), "commit", n.GetCommit(), "first_log", n.GetFirstLog(), "last_log", n.GetLastLog(),
 		"snapshot_index", n.GetSnapshotIndex(), "last_contact_ms", n.GetLastContactMs(), "state_bytes", n.GetStateBytes(),
 		"log_bytes", n.GetLogBytes(), "disk_free_bytes", n.GetDiskFreeBytes(), "oldest_log_ms", n.GetOldestLogMs(),
-		"last_restore_ms", n.GetLastRestoreMs(), "slowest_store_ms", n.GetSlowestStoreMs(), "snapshots_sent", n.GetSnapshotsSent(), "uptime_ms", n.GetUptimeMs(),
+		"last_restore_ms", n.GetLastRestoreMs(), "slowest_store_ms", n.GetSlowestStoreMs(),
+		"snapshots_sent", n.GetSnapshotsSent(), "uptime_ms", n.GetUptimeMs(),
 		"watchers", n.GetWatchers(), "sessions", n.GetSessions(), "admission_refused", n.GetAdmissionRefused())
 	if len(n.GetDigest()) > 0 {
 		o.Add("digest", fmt.Sprintf("%x", n.GetDigest()))
