@@ -14,6 +14,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"google.golang.org/protobuf/proto"
+
+	"raftboard/fsm"
+	boardpb "raftboard/fsm/pb"
 )
 
 // testLogger keeps what is logged.
@@ -357,5 +361,29 @@ func TestP24AWrapperKeepsPreVoteAndClose(t *testing.T) {
 	var inmem any = &raft.NetworkTransport{}
 	if _, ok := inmem.(Transport); !ok {
 		t.Error("raft's own transport does not fit")
+	}
+}
+
+func TestT84ASnapshotOfANewerBinaryIsRefusedWithWhatToRunAndNotPassedOver(t *testing.T) {
+	list, _ := snapshotList(nil, 95, 70, 40)
+	s := Stores{Log: filledLog(t, 41, 100, 1), Snapshots: list, Where: "/data"}
+	newer := func(id string) error {
+		if id == "95" {
+			return fmt.Errorf("format 2: %w", fsm.ErrNewer)
+		}
+		return nil
+	}
+	_, _, err := checkSnapshots(s, newer, "id-1", func(string, ...any) {})
+	var dir *DirError
+	if !errors.As(err, &dir) || !strings.Contains(dir.Hint, "newer one") || strings.Contains(dir.Hint, "node remove") {
+		t.Errorf("answered %v, with %+v", err, dir)
+	}
+	header, err := proto.Marshal(&boardpb.SnapshotHeader{Format: fsm.Format + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := append([]byte{byte(len(header))}, header...)
+	if _, err := fsm.VerifySnapshot(bytes.NewReader(frame)); !errors.Is(err, fsm.ErrNewer) {
+		t.Errorf("its header is answered with %v", err)
 	}
 }
