@@ -210,7 +210,7 @@ func (b *brokenReader) Read(p []byte) (int, error) {
 }
 
 func TestP22ALeaderThatCannotSendItsSnapshotHandsOverAndStops(t *testing.T) {
-	for kind, how := range map[int32]string{1: "open snapshot", 2: "read snapshot", 3: "list the snapshots"} {
+	for kind, how := range map[int32]string{1: "open snapshot", 2: "unreadable sector", 3: "list the snapshots"} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { sendNothing(t, kind, how) })
 		})
