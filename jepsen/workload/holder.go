@@ -23,8 +23,10 @@ const (
 	fateSilent
 )
 
-// fateEvery is how often a holder comes to one, about.
-const fateEvery = 10 * time.Second
+const (
+	fateEvery = 10 * time.Second // a holder comes to one, about
+	longPause = 20 * time.Second // outlasts a lease and the grace of an election
+)
 
 // holder is one life of a client that holds leases: one operation, and one lease, at a time.
 type holder struct {
@@ -34,11 +36,10 @@ type holder struct {
 	b        *client.Board
 	dice     *rand.Rand
 	manual   bool // it renews by operations of its own
-	first    fate // of its second lease; later ones are drawn
+	first    fate // that it comes to; later ones are drawn
 
 	loop    *client.Loop
 	kept    time.Time // when its loop was last renewed, by hand
-	held    int       // leases so far
 	due     time.Time // when the next fate is
 	writes  int
 	crashed bool
@@ -65,10 +66,10 @@ func (o *holder) hold() {
 	defer cancel()
 	lease := o.claim(work, o.key(at))
 	if lease == nil {
+		rest(o.load, time.Duration(1+o.dice.Int64N(2*int64(o.pace))))
 		return
 	}
 	o.keys.next(at) // grants wear a key out, and not attempts: whoever lost it must have a successor
-	o.held++
 	b := believe(o.env, o.name, lease, o.manual)
 	defer b.settle()
 	for range 2 + o.dice.IntN(8) {
@@ -77,7 +78,12 @@ func (o *holder) hold() {
 		}
 		o.step(lease)
 	}
-	switch o.fate() {
+	f := o.fate()
+	if f != fateNone {
+		o.away.Add(1)
+		defer o.away.Add(-1)
+	}
+	switch f {
 	case fateCrash:
 		o.crash(lease, b)
 	case fatePause:
@@ -91,15 +97,15 @@ func (o *holder) hold() {
 
 // fate draws how a lease ends: by the clock and not by their number, so that holders that are
 // fast are there as much as those that are slow.
-func (o *holder) fate() fate {
-	switch {
-	case o.calm, o.load.Err() != nil, o.held != 2 && (o.held < 2 || time.Now().Before(o.due)):
+func (o *holder) fate() (f fate) {
+	if o.calm || o.load.Err() != nil || time.Now().Before(o.due) || int(o.away.Load()) >= o.most {
 		return fateNone
 	}
 	o.due = time.Now().Add(fateEvery/2 + time.Duration(o.dice.Int64N(int64(fateEvery))))
+	if f, o.first = o.first, fateNone; f != fateNone {
+		return f
+	}
 	switch n := o.dice.IntN(100); {
-	case o.held == 2:
-		return o.first
 	case n < 20:
 		return fateCrash
 	case n < 55:
@@ -262,8 +268,8 @@ func (o *holder) pause(lease *client.Lease, b *belief) {
 	thaw := o.env.Cluster.Freeze(o.as)
 	f.Witness = o.cutOff(o.as)
 	lasts := lease.Duration() / 2 << o.dice.IntN(4)
-	if o.held == 2 || o.dice.IntN(2) == 0 {
-		lasts = pauseAtMost
+	if o.dice.IntN(2) == 0 {
+		lasts = longPause
 	}
 	until, moved := f.Start+lasts, false
 	for o.env.Log.Now() < until && rest(o.load, time.Second/5) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"raftboard/client"
@@ -53,7 +54,7 @@ func (Lease) Settings() *boardpb.BoardSettings {
 // fitted fills in what was left open.
 func (l Lease) fitted(rate int) Lease {
 	l.Holders = cmp.Or(l.Holders, min(max(rate/12, 6), 16))
-	l.Keys = cmp.Or(l.Keys, (2*l.Holders+2)/3)
+	l.Keys = cmp.Or(l.Keys, (3*l.Holders+3)/4)
 	return l
 }
 
@@ -70,7 +71,7 @@ func (l Lease) Run(ctx context.Context, e Env) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	h := &house{env: e, load: load, hard: ctx, keys: newSerials(l.Keys, perLease), out: newOutside(e.Log), forcer: c,
-		pace: e.pace(l.Holders), calm: l.Calm}
+		pace: e.pace(l.Holders), calm: l.Calm, most: l.Holders / 3}
 	for i := range l.Holders {
 		group.Go(func() { h.lodge(i) })
 	}
@@ -90,6 +91,8 @@ type house struct {
 	forcer *client.Client
 	pace   time.Duration // the longest rest between two operations of a holder
 	calm   bool
+	away   atomic.Int32 // holders that are coming to a fate
+	most   int          // at the same time
 }
 
 // key is the i-th one that is in use.
@@ -105,8 +108,10 @@ func (h *house) lodge(i int) {
 		}
 		o := &holder{house: h, name: fmt.Sprintf("%s/%d", as, life), as: as, c: c, b: c.Board(h.env.Board),
 			dice: h.env.dice(100*life + i), manual: i%2 == 1}
+		o.due = time.Now().Add(fateEvery/2 + time.Duration(o.dice.Int64N(int64(fateEvery))))
 		if life == 1 { // soon each of these has happened once
 			o.first = []fate{fateNone, fateCrash, fatePause, fateSilent}[i%4]
+			o.due = time.Now().Add(fateEvery/5 + time.Duration(o.dice.Int64N(int64(fateEvery/5))))
 		}
 		o.run()
 		c.Close()
