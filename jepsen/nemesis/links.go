@@ -79,7 +79,8 @@ func partition(ctx context.Context, h *Hand, length time.Duration) error {
 	return h.severed(ctx, "partition", "N1", nodes, both(nodes, h.others(nodes...)), Shape{Cut: true}, length)
 }
 
-// nobody has a majority: every node is alone.
+// nobody has a majority: every node is alone, often for longer than a node may take to say that
+// it is unavailable (4.5 s).
 func nobody(ctx context.Context, h *Hand, length time.Duration) error {
 	nodes := h.live()
 	free, ok := h.take(nodes, true)
@@ -95,7 +96,8 @@ func nobody(ctx context.Context, h *Hand, length time.Duration) error {
 	f := h.begin("partition", "N1", nodes)
 	err := h.shape(links, Shape{Cut: true})
 	back := h.deserted("N1", nodes)
-	rest(ctx, max(length, 3*h.Timeout))
+	least := []time.Duration{3 * h.Timeout, 8 * h.Timeout}
+	rest(ctx, max(length, least[h.roll(len(least))]))
 	lost := h.lost(nodes) - before
 	back()
 	err = errors.Join(err, h.shape(links, Shape{}))

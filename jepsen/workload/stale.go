@@ -18,10 +18,12 @@ import (
 // StaleReads is W8: one writer counts up, and readers ask every node, in all three consistencies,
 // hardest the one that led until now: in the first seconds after another one leads, or after a
 // node that had been silent answers again. The count is the version of its key, so every answer
-// can be held against every other one.
+// can be held against every other one. Knockers write elsewhere, to any node directly, and wait
+// longer than a node may let them: they see what a node without a majority says.
 type StaleReads struct {
-	Readers int // each asks one node, and no other
-	Clients int // read through the client library
+	Readers  int // each asks one node at a time, by itself
+	Clients  int // read through the client library
+	Knockers int
 }
 
 const (
@@ -32,6 +34,13 @@ const (
 	silentFor  = time.Second     // a node that did not answer for so long, and does, was away
 	waitsLong  = 8 * time.Second // longer than a server may take to say that it is unavailable
 	oneInWaits = 4
+
+	// Once nothing was served for a moment, an election may be under way: then every node is
+	// asked often and shortly, so that the first answers of a new leader are among those asked.
+	leaderless  = 250 * time.Millisecond
+	electing    = 4 * time.Second
+	restless    = 4 // so many readers do it
+	restlessFor = 50 * time.Millisecond
 )
 
 // Name implements Workload.
@@ -44,6 +53,7 @@ func (StaleReads) Watched() bool { return false }
 func (StaleReads) Settings() *boardpb.BoardSettings {
 	return &boardpb.BoardSettings{Namespaces: []*boardpb.Namespace{
 		{Pattern: "count/*", Mode: boardpb.Mode_MODE_SHARED, Purpose: "what one writer counts"},
+		{Pattern: "knocks/*", Mode: boardpb.Mode_MODE_APPEND, Purpose: "writes that ask whether a node serves"},
 	}}
 }
 
@@ -76,9 +86,14 @@ func (s StaleReads) Run(ctx context.Context, e Env) error {
 			r.work(load, each, do)
 		})
 	}
-	for i := range s.Readers {
-		r := &reader{env: e, name: fmt.Sprintf("reader-%d", i+1), dice: e.dice(100 + i), lookout: l}
-		group.Go(func() { r.work(load, pace, r.ask) })
+	for i := range s.Readers + s.Knockers {
+		r := &reader{env: e, name: fmt.Sprintf("reader-%d", i+1), dice: e.dice(100 + i), lookout: l, restive: i < restless}
+		do, each := r.ask, pace
+		if i >= s.Readers {
+			r.name = fmt.Sprintf("knocker-%d", i+1-s.Readers)
+			do, each = r.knock, 4*pace
+		}
+		group.Go(func() { r.work(load, each, do) })
 	}
 	return nil
 }
@@ -92,6 +107,7 @@ type lookout struct {
 	leader string
 	hot    int
 	until  time.Duration
+	served time.Duration // when somebody was last served by a majority
 
 	acked atomic.Uint64 // the highest rev that was acknowledged to anybody
 }
@@ -116,6 +132,20 @@ func (l *lookout) saw(now time.Duration, node int, id string, leader *wirepb.Lea
 	l.term, l.leader = leader.Term, leader.NodeId
 }
 
+// serves notes that a default read or a write was done.
+func (l *lookout) serves(now time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.served = now
+}
+
+// election says that nobody was served for a while, and that it may soon be over.
+func (l *lookout) election(now time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.served > 0 && now-l.served > leaderless && now-l.served < electing
+}
+
 // hottest is the node to be asked hardest now; none if there is no reason.
 func (l *lookout) hottest(now time.Duration) (node int, any bool) {
 	l.mu.Lock()
@@ -130,9 +160,10 @@ type reader struct {
 	dice    *rand.Rand
 	lookout *lookout
 	b       *client.Board // nil without the client library
+	restive bool          // asks often and shortly while an election may be under way
 
 	floor   uint64 // the highest rev this one was shown
-	version uint64 // of the count, as the writer knows it
+	version uint64 // of the count, as the writer knows it; of a knocker how often it knocked
 	sure    bool   // the writer knows what became of its last write
 }
 
@@ -142,7 +173,10 @@ func (r *reader) work(load context.Context, pace time.Duration, do func(context.
 		if _, hot := r.lookout.hottest(r.env.Log.Now()); hot && r.b == nil {
 			pause /= hotPace
 		}
-		if !rest(load, pace/20+pause) {
+		if r.restive && r.lookout.election(r.env.Log.Now()) {
+			pause = min(pause, time.Duration(1+r.dice.Int64N(int64(restlessFor/2))))
+		}
+		if !rest(load, pause+time.Millisecond) {
 			return
 		}
 		wait := patience(r.dice)
@@ -193,7 +227,24 @@ func (r *reader) count(ctx context.Context) {
 	}
 }
 
+// knock writes something to one node directly. It waits for long whatever the others do.
+func (r *reader) knock(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), waitsLong)
+	defer cancel()
+	r.version++
+	op := history.Op{Client: r.name, Kind: history.Append, Key: "knocks/" + r.name,
+		Args: history.Args{Value: fmt.Sprintf("%q", fmt.Sprintf("%s.%d", r.name, r.version))}}
+	op.Args.Identity = op.Args.Value
+	res := r.env.applyAt(ctx, someNode(r.env, r.dice), r.name, op, &boardpb.Command{Board: r.env.Board, IdempotencyKey: op.Args.Identity,
+		Op: &boardpb.Command_Append{Append: &boardpb.Append{Key: op.Key, Value: []byte(op.Args.Value)}}})
+	if res.GetOutcome() == boardpb.Outcome_OUTCOME_OK {
+		r.acked(res.Rev)
+	}
+}
+
+// acked takes note of a write that was done.
 func (r *reader) acked(rev uint64) {
+	r.lookout.serves(r.env.Log.Now())
 	for was := r.lookout.acked.Load(); rev > was && !r.lookout.acked.CompareAndSwap(was, rev); was = r.lookout.acked.Load() {
 	}
 }
@@ -215,6 +266,12 @@ func (r *reader) consistency() (kind history.Kind, c wirepb.Consistency, atLeast
 func (r *reader) ask(ctx context.Context) {
 	node := r.node()
 	kind, consistency, atLeast := r.consistency()
+	if r.restive && r.lookout.election(r.env.Log.Now()) {
+		node, kind, consistency, atLeast = someNode(r.env, r.dice), history.Get, client.Linearizable, 0
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, restlessFor)
+		defer cancel()
+	}
 	rec := r.env.Log.Begin(history.Op{Client: r.name, Kind: kind, Board: r.env.Board, Key: theCount,
 		Asked: r.env.Cluster.Nodes()[node], Args: history.Args{AtLeast: atLeast}})
 	resp, err := r.env.Cluster.Ask(r.name, node).Read(as(ctx, r.name), &wirepb.ReadRequest{Board: r.env.Board, CallId: rec.CallID(),
@@ -226,6 +283,9 @@ func (r *reader) ask(ctx context.Context) {
 	})
 	if err == nil || refused != nil {
 		r.lookout.saw(r.env.Log.Now(), node, resp.GetNodeId(), resp.GetLeader())
+	}
+	if kind == history.Get && (err == nil || missingOf(refused) != nil) {
+		r.lookout.serves(r.env.Log.Now())
 	}
 	r.floor = max(r.floor, resp.GetRev())
 }

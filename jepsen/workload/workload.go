@@ -34,7 +34,7 @@ func all() []Workload {
 		Author{},
 		Retry{Clients: 4, Keyed: 2},
 		Feed{Writers: 3},
-		StaleReads{Readers: 6, Clients: 2},
+		StaleReads{Readers: 6, Clients: 2, Knockers: 3},
 	}
 }
 
