@@ -11,8 +11,12 @@
 //
 //	kill, stop    the network and the disk are gone at once, or after a drain; nothing of the
 //	              process runs on. A write that hung never happens
-//	pause         every link of the node and its disk are held, and go on afterwards where they
-//	              were. Timers of the process run on meanwhile, and goroutines that need neither
+//	pause         the node is caught in the middle of a write, if one comes soon, and with it
+//	              raft's main goroutine. What it sends from then on waits, and what reaches it;
+//	              what it had sent arrives and is answered. Afterwards all of that goes on, in a
+//	              drawn order. Goroutines that need neither disk nor network run on meanwhile,
+//	              and so do timers: a leader that has nothing to write steps down while it is
+//	              paused, where a stopped process would do so afterwards
 //	power         the disk forgets what was never synced. Everything is, unless the build has
 //	              the planted bug M11; a loss of power is then seen and a kill is not
 //	links         cut and held are one thing: what was sent waits, both ends keep their
@@ -23,6 +27,8 @@
 //	switch        another version string: one process is one build
 //	starve        refused: nothing takes virtual time but waiting
 //	failpoint     refused: what is planted is planted in all nodes of a process
+//
+// How far apart the nodes are is a matter of the seed: half a millisecond to 15.
 //
 // Time is virtual and schedules are not fixed: a seed fixes what clients and faults choose,
 // not the order of goroutines. So a run is judged by its recorded history alone.

@@ -215,7 +215,7 @@ func (r *Run) Pause(i int) error {
 // catchMost is how long a pause may take to catch a node in the middle of a write. Then raft's
 // main goroutine stands still with it, timers or not: a leader does not notice that it hears
 // of nobody, and goes on as one.
-const catchMost = 100 * time.Millisecond
+const catchMost = 400 * time.Millisecond
 
 // Resume implements nemesis.Target.
 func (r *Run) Resume(i int) error {

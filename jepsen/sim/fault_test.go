@@ -1,0 +1,296 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"raftboard/jepsen/history"
+	"raftboard/jepsen/nemesis"
+	"raftboard/jepsen/sim"
+)
+
+// under runs do on a cluster of three, in a bubble.
+func under(t *testing.T, o sim.Options, do func(t *testing.T, r *sim.Run, h *nemesis.Hand)) {
+	synctest.Test(t, func(t *testing.T) {
+		o.Dir = t.TempDir()
+		log := history.NewLog(history.Run{Driver: "sim"})
+		r, err := sim.Open(log, o)
+		if r != nil {
+			t.Cleanup(r.Close)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		admin, err := r.Dial("admin", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer admin.Close()
+		if _, err := admin.CreateBoard(t.Context(), "faults", nil); err != nil {
+			t.Fatal(err)
+		}
+		do(t, r, &nemesis.Hand{Target: r, Log: log, Dice: nemesis.NewDice(1), Timeout: time.Second, Admin: admin.Cluster(), Ask: r.Ask, Tail: log.Tail})
+	})
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write puts one more entry into the log, through a client of its own that asks anybody.
+func write(t *testing.T, r *sim.Run, patience time.Duration) error {
+	t.Helper()
+	c, err := r.Dial("writer", 0)
+	must(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = c.CreateBoard(ctx, fmt.Sprintf("b%d", time.Now().UnixNano()), nil)
+	return err
+}
+
+func status(r *sim.Run, i int) (nemesis.Status, error) { return r.Status(context.Background(), i) }
+
+func leading(t *testing.T, r *sim.Run, but ...int) int {
+	t.Helper()
+	for range 600 {
+		for i := range r.Nodes() {
+			if s, err := status(r, i); err == nil && s.Leader && !slices.Contains(but, i) {
+				return i
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("nobody leads")
+	return 0
+}
+
+func TestAKilledNodeIsSilentAndBeginsAnotherLifeOnWhatItHad(t *testing.T) {
+	under(t, sim.Options{}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {
+		n := leading(t, r)
+		before, err := status(r, n)
+		must(t, err, r.Kill(n), r.Kill(n))
+		if _, err := status(r, n); err == nil {
+			t.Error("a dead node says something")
+		}
+		if next := leading(t, r, n); next == n {
+			t.Error("the dead node leads")
+		}
+		must(t, write(t, r, 10*time.Second), r.Start(n), r.Start(n), h.Mend(t.Context()), h.Level(t.Context()))
+		after, err := status(r, n)
+		if err != nil || after.NodeID != before.NodeID || after.Applied <= before.Applied {
+			t.Errorf("it was %+v and is %+v, %v", before, after, err)
+		}
+		must(t, r.Stop(n), r.Stop(n))
+		if _, err := status(r, n); err == nil {
+			t.Error("a node that was stopped says something")
+		}
+	})
+}
+
+func TestAPausedLeaderIsSilentAndGoesOnAsOneThatHeardNothing(t *testing.T) {
+	under(t, sim.Options{}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {
+		n := leading(t, r)
+		before, err := status(r, n)
+		must(t, err)
+		written := make(chan error, 1)
+		go func() { written <- write(t, r, 20*time.Second) }()
+		must(t, r.Pause(n), r.Pause(n))
+		if _, err := status(r, n); err == nil {
+			t.Error("a paused node says something")
+		}
+		if err := r.Stop(n); err == nil {
+			t.Error("a paused node was stopped gracefully")
+		}
+		next := leading(t, r, n)
+		must(t, write(t, r, 10*time.Second), r.Resume(n), r.Resume(n))
+		if s, err := status(r, n); err != nil || s.Applied > before.Applied+1 {
+			t.Errorf("when it goes on it has applied entry %d, before it had %d (%v)", s.Applied, before.Applied, err)
+		}
+		must(t, <-written, h.Mend(t.Context()), h.Level(t.Context()))
+		if s, err := status(r, next); err != nil || s.Term <= before.Term {
+			t.Errorf("%+v, %v", s, err)
+		}
+		must(t, r.Pause(n), r.Kill(n), h.Mend(t.Context())) // a paused process can be killed
+	})
+}
+
+func TestAPowerLossOfAllKeepsWhatWasAcknowledged(t *testing.T) {
+	under(t, sim.Options{}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {
+		must(t, write(t, r, 10*time.Second), r.PowerOff(2, 0, 1))
+		for i := range 3 {
+			if _, err := status(r, i); err == nil {
+				t.Errorf("node %d has no power and says something", i)
+			}
+		}
+		must(t, h.Mend(t.Context()), h.Level(t.Context()))
+		c, err := r.Dial("reader", 1)
+		must(t, err)
+		defer c.Close()
+		boards, err := c.Cluster().Nodes(t.Context())
+		must(t, err)
+		if len(boards.Nodes) != 3 {
+			t.Errorf("the cluster has %d nodes", len(boards.Nodes))
+		}
+	})
+}
+
+func TestALinkThatIsCutCountsWhatItHoldsAndMovesLeadership(t *testing.T) {
+	under(t, sim.Options{}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {
+		n := leading(t, r)
+		before, _ := status(r, n)
+		for i := range 3 {
+			if i != n {
+				must(t, r.Link(n, i, nemesis.Shape{Cut: true}), r.Link(i, n, nemesis.Shape{Hold: true}))
+			}
+		}
+		next := leading(t, r, n)
+		if s, _ := status(r, next); s.Term <= before.Term {
+			t.Errorf("the leader of term %d was cut off, and term %d is led", before.Term, s.Term)
+		}
+		if lost, err := r.Lost(n); lost == 0 || err != nil {
+			t.Errorf("%d chunks were held, %v", lost, err)
+		}
+		must(t, r.Break(nemesis.Clients, n), h.Mend(t.Context()), h.Level(t.Context()))
+		if err := r.Link(n, n, nemesis.Shape{}); err == nil {
+			t.Error("a node was linked to itself")
+		}
+		if err := r.Link(n, 7, nemesis.Shape{}); err == nil {
+			t.Error("a node that is not there was linked")
+		}
+	})
+}
+
+func TestAClientThatIsFrozenReachesNobodyAndIsReachedByNobody(t *testing.T) {
+	under(t, sim.Options{}, func(t *testing.T, r *sim.Run, _ *nemesis.Hand) {
+		thaw := r.Freeze("writer")
+		if err := write(t, r, 5*time.Second); err == nil {
+			t.Error("a frozen client wrote")
+		}
+		thaw()
+		must(t, write(t, r, 10*time.Second))
+	})
+}
+
+func TestANodeThatEndsItselfIsToldOnceOrNoted(t *testing.T) {
+	for name, f := range map[string]nemesis.DiskFault{"full": {Full: true}, "failing": {Error: true}, "cut short": {Short: true}} {
+		t.Run(name, func(t *testing.T) {
+			under(t, sim.Options{}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {
+				for _, asked := range []bool{true, false} {
+					n := leading(t, r)
+					must(t, r.Disk(n, f))
+					_ = write(t, r, time.Second) // its outcome is nobody's business
+					leading(t, r, n)
+					time.Sleep(time.Minute)
+					if _, err := status(r, n); err == nil {
+						t.Error("it goes on")
+					}
+					if asked && r.Died(n) == nil {
+						t.Error("nobody was told")
+					}
+					if asked && r.Died(n) != nil {
+						t.Error("it was told twice")
+					}
+					must(t, r.Disk(n, nemesis.DiskFault{}), h.Mend(t.Context()))
+				}
+				r.NoteDeaths()
+				notes := r.Log.History().Notes
+				if len(notes) != 1 || notes[0].Kind != history.NoteDied {
+					t.Errorf("notes are %+v", notes)
+				}
+			})
+		})
+	}
+}
+
+func TestASlowOrHungDiskHoldsTheLeaderUp(t *testing.T) {
+	under(t, sim.Options{}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {
+		n := leading(t, r)
+		must(t, r.Disk(n, nemesis.DiskFault{Slow: 300 * time.Millisecond}))
+		began := time.Now()
+		must(t, write(t, r, 10*time.Second))
+		if took := time.Since(began); took < 300*time.Millisecond {
+			t.Errorf("a write to a slow disk took %v", took)
+		}
+		must(t, r.Disk(n, nemesis.DiskFault{Hung: true}))
+		if err := write(t, r, 2*time.Second); err == nil {
+			t.Error("a write went through a hung disk")
+		}
+		must(t, r.Disk(n, nemesis.DiskFault{}), h.Mend(t.Context()), write(t, r, 10*time.Second))
+	})
+}
+
+func TestEveryCorruptionIsDoneToADeadNodeOnly(t *testing.T) {
+	under(t, sim.Options{Compact: true}, func(t *testing.T, r *sim.Run, _ *nemesis.Hand) {
+		for range 100 {
+			must(t, write(t, r, 10*time.Second))
+			time.Sleep(50 * time.Millisecond)
+		}
+		n, dice := leading(t, r), rand.New(rand.NewPCG(1, 1))
+		if _, err := r.Corrupt(n, nemesis.CutTail, dice); err == nil {
+			t.Error("the files of a node that is up were damaged")
+		}
+		must(t, r.Kill(n))
+		for _, how := range []nemesis.Corruption{nemesis.CutTail, nemesis.FlipLog, nemesis.FlipSnap, nemesis.FlipMeta,
+			nemesis.SwappedSnap, nemesis.EmptySnap, nemesis.OlderCopy, nemesis.WipeAll} {
+			if what, err := r.Corrupt(n, how, dice); err != nil || what == "" {
+				t.Errorf("%s: %q, %v", how, what, err)
+			}
+		}
+		if _, err := r.Corrupt(n, "something else", dice); !errors.Is(err, nemesis.ErrUnsupported) {
+			t.Errorf("something else: %v", err)
+		}
+	})
+}
+
+func TestANodeJoinsAnotherLeavesAndAThirdRunsAnotherVersion(t *testing.T) {
+	under(t, sim.Options{}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {
+		added, err := r.Add("n4")
+		must(t, err, h.Mend(t.Context()))
+		if s, err := status(r, added); err != nil || !s.Ready {
+			t.Errorf("it joined and is %+v, %v", s, err)
+		}
+		gone := leading(t, r)
+		id, _ := status(r, gone)
+		other := (gone + 1) % 3
+		must(t, r.Switch(other), r.Stop(other), r.Start(other), h.Mend(t.Context()))
+		_, err = h.Admin.Remove(t.Context(), id.NodeID)
+		must(t, err, r.Retire(gone), h.Mend(t.Context()))
+		if r.Nodes()[gone] != "" || r.Start(gone) == nil {
+			t.Error("a retired node can be started")
+		}
+		resp, err := h.Admin.Nodes(t.Context())
+		must(t, err)
+		versions := map[string]int{}
+		for _, n := range resp.Nodes {
+			versions[n.Version]++
+		}
+		if versions["faults"] != 2 || versions["faults-other"] != 1 {
+			t.Errorf("versions are %v", versions)
+		}
+	})
+}
+
+func TestWhatVirtualTimeCannotDoIsRefused(t *testing.T) {
+	under(t, sim.Options{}, func(t *testing.T, r *sim.Run, _ *nemesis.Hand) {
+		must(t, r.Starve(0, 0), r.Failpoint(0, ""))
+		for name, err := range map[string]error{"starve": r.Starve(0, 0.1), "failpoint": r.Failpoint(0, "store-before:1:panic")} {
+			if !errors.Is(err, nemesis.ErrUnsupported) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := status(r, 9); err == nil || !strings.Contains(r.Kill(9).Error(), "no such node") {
+			t.Error("there is a tenth node")
+		}
+	})
+}
