@@ -25,7 +25,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		return 0, errors.New("write: connection reset by peer")
 	}
 	n, err := c.out.write(b, &c.writes)
-	if err != nil && c.out.unread() && c.in.way.isCut() {
+	if passes, _ := c.in.way.holds(); err != nil && passes != open && c.out.unread() {
 		return len(b), nil // what says that nobody reads does not arrive either
 	}
 	return n, err
@@ -36,13 +36,6 @@ func (p *pipe) unread() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return errors.Is(p.ended, net.ErrClosed)
-}
-
-// isCut says whether everything is held back for good, as far as one can see.
-func (w *way) isCut() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.cut || w.shape.Cut
 }
 
 // Close ends both directions: the other side still reads what was sent.
