@@ -13,13 +13,19 @@
 //	Globals    one state at the end, no crash, progress with a majority (G4, G5, G6)
 //	Answers    what clients were told is what was applied (G3, R2, R3, R4, S1, S2)
 //	Registers  every key is linearizable, value and version together (R1)
+//	Appends    lists are whole and in order, wherever they are read (A1 to A6)
+//	Transactions  all or nothing, and one order explains every read (T1, T2)
 //	Leases     a second, naive account of who held what when (L1 to L5, L7, Q2)
+//	Holders    leases in real time, and by what their holders believed (L2, L5 to L9)
 //	Work       posted items are done once and nothing is lost (Q1, Q3 to Q6)
 //	Outside    what guards itself by generations alone took no older one (Q2, L1)
 //	Operations members came and went, and nothing was lost (B1 to B4)
 //	Authors    who wrote what, and that claiming otherwise changes nothing (I1, I2)
 //	Feed       watchers were told exactly A (F1 to F3, F6, F7, F10)
 //	Sometimes  what the run really met (G7)
+//
+// T2 needs no A: it makes the order of each list from the longest read, ties transactions by
+// what they saw and missed and by real time, and looks for circles.
 //
 // Leases does not call the state machine: it says in its own words when a lease ends, and
 // compares. Two accounts that were written apart seldom err alike.
