@@ -44,9 +44,15 @@ var appendSpoilt = []spoilt{
 	}},
 	{"a loop's elements are swapped everywhere", "A5", func(t *testing.T, h *history.History) {
 		ofLoop := func(o *history.Op) bool { return o.Kind == history.Append && o.Outcome == history.OK && o.Loop != "" }
-		second := lastOp(t, h, ofLoop)
-		first := lastOp(t, h, func(o *history.Op) bool {
-			return ofLoop(o) && o.Loop == second.Loop && o.Key == second.Key && o.ID < second.ID
+		var first *history.Op
+		second := lastOp(t, h, func(o *history.Op) bool {
+			for i := range h.Ops {
+				if e := &h.Ops[i]; e.ID < o.ID && ofLoop(o) && ofLoop(e) && e.Loop == o.Loop && e.Key == o.Key {
+					first = e
+					return true
+				}
+			}
+			return false
 		})
 		first.Args.Value, second.Args.Value = second.Args.Value, first.Args.Value
 	}},
