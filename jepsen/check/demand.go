@@ -95,6 +95,8 @@ func faultsOf(nemesis string) []string {
 // statesOf lists what a run cannot have missed when its nemesis did what it is for.
 func statesOf(nemesis, workload string) []State {
 	switch {
+	case nemesis == "compaction" && workload == "retry":
+		return []State{Installed, ResentAcross}
 	case nemesis == "compaction":
 		return []State{Installed}
 	case nemesis == "transfer":

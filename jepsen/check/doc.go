@@ -21,7 +21,9 @@
 //	Outside    what guards itself by generations alone took no older one (Q2, L1)
 //	Operations members came and went, and nothing was lost (B1 to B4)
 //	Authors    who wrote what, and that claiming otherwise changes nothing (I1, I2)
-//	Feed       watchers were told exactly A (F1 to F3, F6, F7, F10)
+//	Retry      one identity, one effect, one answer, and none below the floor (S1 to S3, S5, S6)
+//	Feed       every stream was told exactly A, from its start to where it got (F1 to F12)
+//	Stale      reads show the present, or say what they show (H1, H2, H3)
 //	Sometimes  what the run really met (G7)
 //
 // T2 needs no A: it makes the order of each list from the longest read, ties transactions by

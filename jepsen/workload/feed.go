@@ -151,6 +151,11 @@ func (r *feedRun) watchBelow(load context.Context, group *sync.WaitGroup) {
 		return s
 	}
 	stays := func() time.Duration { return 0 }
+	moves := func(s *stream) func() time.Duration {
+		return func() time.Duration {
+			return 300*time.Millisecond + time.Duration(s.dice.Int64N(int64(3*time.Second)))
+		}
+	}
 	for i, node := range r.env.Cluster.Nodes() {
 		if node == "" {
 			continue
@@ -159,16 +164,13 @@ func (r *feedRun) watchBelow(load context.Context, group *sync.WaitGroup) {
 		group.Go(func() { s.follow(load, history.Asked{Mode: "from"}, stays, nil) })
 	}
 	mover := start("mover", -1, "**")
-	moves := func() time.Duration {
-		return 300*time.Millisecond + time.Duration(mover.dice.Int64N(int64(3*time.Second)))
-	}
 	group.Go(func() {
 		r.begun(load)
 		mover.next = max(r.known.Load()/2, 1) // the middle
-		mover.follow(load, mover.from(), moves, nil)
+		mover.follow(load, mover.from(), moves(mover), nil)
 	})
 	picky := start("picky", -1, "feed/f-1", "cells/*", "end/*")
-	group.Go(func() { picky.follow(load, history.Asked{Mode: "from"}, moves, nil) })
+	group.Go(func() { picky.follow(load, history.Asked{Mode: "from"}, moves(picky), nil) })
 	tip := start("tip", -1, "**")
 	group.Go(func() { tip.follow(load, history.Asked{Mode: "now"}, stays, nil) })
 	slow := start("slow", -1, "**")
