@@ -187,19 +187,20 @@ func (r *feedRun) watchBelow(load context.Context, group *sync.WaitGroup) {
 	group.Go(func() { r.probe(load, prober) })
 }
 
-// probe asks for starts that are out of the ordinary, and stays for a moment.
+// probe asks for starts that are out of the ordinary, one kind after the other, and stays for a
+// moment.
 func (r *feedRun) probe(load context.Context, s *stream) {
-	for rest(load, time.Duration(s.dice.Int64N(int64(600*time.Millisecond)))) {
+	for n := 0; rest(load, time.Duration(s.dice.Int64N(int64(600*time.Millisecond)))); n++ {
 		moment, cancel := context.WithTimeout(load, 200*time.Millisecond+time.Duration(s.dice.Int64N(int64(2*time.Second))))
 		known := r.known.Load()
-		switch s.dice.IntN(5) {
-		case 0: // the cluster has it or is about to; this node perhaps does not yet
+		switch n % 5 {
+		case 2: // the cluster has it or is about to; this node perhaps does not yet
 			s.listen(moment, s.node(), history.Asked{Mode: "from", From: known + uint64(s.dice.IntN(2))}, 0, nil)
-		case 1:
+		case 0:
 			patient, end := context.WithTimeout(load, 6*time.Second)
 			s.listen(patient, s.node(), history.Asked{Mode: "from", From: known + farAhead}, 0, nil)
 			end()
-		case 2, 3:
+		case 1, 3:
 			s.listen(moment, s.node(), history.Asked{Mode: "snapshot"}, 0, nil)
 		default: // what may have been compacted
 			s.listen(moment, s.node(), history.Asked{Mode: "from", From: 1 + uint64(s.dice.Int64N(int64(known/2+1)))}, 0, nil)
