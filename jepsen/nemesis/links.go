@@ -50,6 +50,9 @@ func (h *Hand) severed(ctx context.Context, name, id string, nodes []int, links 
 	f := h.begin(name, id, nodes)
 	err := h.shape(links, s)
 	rest(ctx, length)
+	for h.lost(h.live()) == before && h.Log.Now()-f.Start < length+3*h.Timeout && rest(ctx, h.Timeout/20) {
+		// while nobody leads, nobody may send anything for as long as a short fault lasts
+	}
 	lost := h.lost(h.live()) - before
 	after := moved()
 	err = errors.Join(err, h.shape(links, Shape{}))
