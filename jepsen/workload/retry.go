@@ -401,12 +401,13 @@ func (r *resender) onEnded(ctx context.Context) {
 	r.tell(ctx, r.as, r.node(), *late, r.patience())
 }
 
-// last repeats what nobody answered until somebody does, and what is oldest once more.
+// last repeats what nobody answered until somebody does, and what is oldest once more. Then it
+// does once more what faults may have left no time for.
 func (r *resender) last(ctx context.Context) {
+	if r.main == nil || r.archive == nil {
+		return
+	}
 	for _, l := range []*line{r.main, r.archive} {
-		if l == nil {
-			continue
-		}
 		for _, a := range l.kept {
 			for n := 0; n < lastTries && !a.decided && ctx.Err() == nil; n++ {
 				r.again(ctx, a)
@@ -418,4 +419,13 @@ func (r *resender) last(ctx context.Context) {
 			}
 		}
 	}
+	r.otherBody(ctx, pick(r.dice, r.main.kept))
+	if r.keyed {
+		return
+	}
+	for range 2 {
+		r.send(ctx, r.fresh(r.main))
+		r.belowFloor(ctx)
+	}
+	r.end(ctx, ctx)
 }
