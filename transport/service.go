@@ -124,7 +124,9 @@ func (s *service) propose(ctx context.Context, c *boardpb.Command) (*boardpb.Res
 		if r.Code != boardpb.Code_CODE_UNAVAILABLE || r.Proposed != boardpb.Proposed_PROPOSED_NO {
 			return r, leader
 		}
-		if !pause(ctx, pauseAfter(r)) {
+		// A try that the end of the call cuts short would turn this definite answer into "unknown".
+		rest := pauseAfter(r)
+		if until, _ := ctx.Deadline(); time.Until(until) < rest+waitForLeader || !pause(ctx, rest) {
 			return r, leader
 		}
 	}

@@ -63,6 +63,7 @@ func TestP16ANodeWithLittleSpaceSaysSoAndItsCallersWriteOn(t *testing.T) {
 		if r := w.ok(set("results/w1/a", "1")); r.Outcome != boardpb.Outcome_OUTCOME_OK {
 			t.Error(r)
 		}
+		time.Sleep(10 * time.Second) // the followers of the new leader have caught up
 		for _, n := range clusterStatus(t, c, leader).Nodes {
 			short := n.Id == c.Members[leader].Server.NodeID()
 			if n.Ready == short || short != strings.Contains(n.Note, "1 MiB are free") {
