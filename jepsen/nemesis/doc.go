@@ -10,6 +10,11 @@
 // things break. Play composes them: every while a random subset, sometimes none, and in the
 // end everything is mended.
 //
+// Supervise does what systemd does: a node that ended by itself is started again. A fault that
+// may make nodes end says so while it lasts (Hand.blame), and such an end is recorded as its
+// consequence; an end that nobody is to blame for is noted and condemns the run. Whatever
+// starts or ends a process goes through the Hand, so that nobody starts what is to be down.
+//
 // A fault that leaves no witness makes the run INVALID: silence under a fault that did not
 // bite says nothing.
 package nemesis

@@ -29,9 +29,10 @@ type Hand struct {
 	// Tail gives the newest of what was applied anywhere, for faults that repeat requests.
 	Tail func(n int) []history.Applied
 
-	mu    sync.Mutex
-	hurt  map[int]bool
-	added int
+	mu        sync.Mutex
+	hurt      map[int]bool
+	added     int
+	processes map[int]*process
 }
 
 // NewDice are the dice of the nemesis of a seed.

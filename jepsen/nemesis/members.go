@@ -153,13 +153,15 @@ func renew(ctx context.Context, h *Hand, whom string) error {
 }
 
 func (h *Hand) remove(ctx context.Context, node int, id string) error {
+	b := h.blame("N13", node) // it may hear that it was removed, and end
+	defer b.over()
 	f := h.begin("remove", "N13", []int{node})
 	dead := h.roll(3) == 0
 	var err error
 	if dead {
-		err = h.Target.Kill(node)
+		err = h.kill(node)
 	}
-	err = errors.Join(err, h.removeMember(ctx, id), h.Target.Retire(node))
+	err = errors.Join(err, h.removeMember(ctx, id), h.retire(node))
 	return h.end(f, fmt.Sprintf("%s left the cluster (it was dead: %v)", id, dead), err)
 }
 
@@ -177,15 +179,17 @@ func replaceWiped(ctx context.Context, h *Hand, _ time.Duration) error {
 	if err != nil {
 		return nil
 	}
+	b := h.blame("N13", node)
+	defer b.over()
 	f := h.begin("wipe", "N13", nodes)
-	err = h.Target.Kill(node)
+	err = h.kill(node)
 	what, err2 := h.Target.Corrupt(node, WipeAll, h.dice())
-	err = errors.Join(err, err2, h.Target.Start(node))
+	err = errors.Join(err, err2, h.start(node))
 	rest(ctx, 3*h.Timeout)
 	became := "it does not answer"
 	if now, err := h.status(ctx, node); err == nil && now.NodeID != "" {
 		became = fmt.Sprintf("it was %s and is %s", s.NodeID, now.NodeID)
-	} else if died := h.Target.Died(node); died != nil {
+	} else if died := b.died(); died != nil {
 		became = fmt.Sprintf("it refused: %v", died)
 	}
 	err = errors.Join(err, h.replace(ctx, node, s.NodeID))
@@ -202,7 +206,7 @@ func upgrade(ctx context.Context, h *Hand, length time.Duration) error {
 		if !ok {
 			continue
 		}
-		err = errors.Join(err, h.Target.Switch(node), h.Target.Stop(node), h.Target.Start(node), h.ready(ctx, down*h.Timeout, node))
+		err = errors.Join(err, h.Target.Switch(node), h.stop(node), h.start(node), h.ready(ctx, down*h.Timeout, node))
 		free()
 		rest(ctx, length/time.Duration(len(nodes)))
 	}
@@ -224,13 +228,15 @@ func compaction(ctx context.Context, h *Hand, length time.Duration) error {
 	}
 	defer free()
 	node := nodes[0]
+	b := h.blame("N14", node)
+	defer b.over()
 	f := h.begin("compaction", "N14", nodes)
 	links := both(nodes, h.others(node))
 	err = h.shape(links, Shape{Cut: true})
 	rest(ctx, length)
 	past, err2 := h.compacted(ctx, node, 60*h.Timeout)
 	err = errors.Join(err, err2, h.shape(links, Shape{}))
-	caught, err3 := h.installed(ctx, node, past, down*h.Timeout)
+	caught, err3 := h.installed(ctx, b, past, down*h.Timeout)
 	witness := ""
 	if past > 0 {
 		witness = join(fmt.Sprintf("%s (%s) was away until entries below %d were gone", h.Target.Nodes()[node], whom, past), caught)
@@ -256,20 +262,16 @@ func (h *Hand) compacted(ctx context.Context, away int, most time.Duration) (fir
 }
 
 // installed waits until a node that was away has applied what was gone before it was back. A
-// node may end itself on the way, with a reason (RAFT P4): then it is started again.
-func (h *Hand) installed(ctx context.Context, node int, past uint64, most time.Duration) (string, error) {
-	told := "it installed a snapshot"
+// node may end itself on the way, with a reason (RAFT P4), and is started again.
+func (h *Hand) installed(ctx context.Context, b *blame, past uint64, most time.Duration) (string, error) {
 	for began := time.Now(); time.Since(began) < most; {
-		if died := h.Target.Died(node); died != nil {
-			told = fmt.Sprintf("it ended itself (%v), was started again and caught up", died)
-			if err := h.Target.Start(node); err != nil {
-				return "", err
+		if s, err := h.status(ctx, b.nodes[0]); err == nil && s.Ready && s.Applied >= past {
+			if died := b.died(); died != nil {
+				return fmt.Sprintf("it ended itself (%v), was started again and caught up", died), nil
 			}
+			return "it installed a snapshot", nil
 		}
-		if s, err := h.status(ctx, node); err == nil && s.Ready && s.Applied >= past {
-			return told, nil
-		}
-		if !rest(ctx, 100*time.Millisecond) {
+		if !rest(ctx, 2*lookEvery) {
 			break
 		}
 	}

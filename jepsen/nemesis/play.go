@@ -158,7 +158,7 @@ func (h *Hand) Mend(ctx context.Context) (err error) {
 				err = errors.Join(err, undo)
 			}
 		}
-		err = errors.Join(err, h.Target.Resume(a), h.Target.Start(a))
+		err = errors.Join(err, h.Target.Resume(a), h.start(a))
 	}
 	return errors.Join(err, h.ready(ctx, 2*down*h.Timeout, nodes...))
 }
@@ -171,12 +171,12 @@ func (h *Hand) Replay(ctx context.Context, power bool) error {
 	var err error
 	if power {
 		f.Name, f.Nemesis = "power off all", "N9"
-		err = h.Target.PowerOff(nodes...)
+		err = h.powerOff(nodes...)
 	} else {
-		err = each(nodes, h.Target.Kill)
+		err = each(nodes, h.kill)
 	}
 	gone := h.silent(ctx, nodes)
-	err = errors.Join(err, each(nodes, h.Target.Start), h.ready(ctx, 2*down*h.Timeout, nodes...))
+	err = errors.Join(err, each(nodes, h.start), h.ready(ctx, 2*down*h.Timeout, nodes...))
 	witness := ""
 	if gone == len(nodes) {
 		witness = "no node answered, and every one began another life"

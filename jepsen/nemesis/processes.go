@@ -29,7 +29,7 @@ func kill(ctx context.Context, h *Hand, length time.Duration) error {
 	defer free()
 	moved := h.watchLeader(ctx)
 	f := h.begin("kill", "N7", nodes)
-	err = each(nodes, h.Target.Kill)
+	err = each(nodes, h.kill)
 	back := h.deserted("N7", nodes)
 	gone := h.silent(ctx, nodes)
 	rest(ctx, length)
@@ -40,11 +40,11 @@ func kill(ctx context.Context, h *Hand, length time.Duration) error {
 	}
 	storms := h.roll(3)
 	for range storms {
-		err = errors.Join(err, each(nodes, h.Target.Start))
+		err = errors.Join(err, each(nodes, h.start))
 		rest(ctx, h.between(10*time.Millisecond, h.Timeout))
-		err = errors.Join(err, each(nodes, h.Target.Kill))
+		err = errors.Join(err, each(nodes, h.kill))
 	}
-	err = errors.Join(err, each(nodes, h.Target.Start), h.ready(ctx, down*h.Timeout, nodes...))
+	err = errors.Join(err, each(nodes, h.start), h.ready(ctx, down*h.Timeout, nodes...))
 	witness := ""
 	if gone == len(nodes) {
 		witness = join(fmt.Sprintf("%s: %d of %d answered no more, and began %d more lives", whom, gone, len(nodes), storms+1), after)
@@ -116,12 +116,12 @@ func (h *Hand) unplug(ctx context.Context, whom string, length time.Duration) er
 	}
 	defer free()
 	f := h.begin("power", "N9", nodes)
-	err = h.Target.PowerOff(nodes...)
+	err = h.powerOff(nodes...)
 	back := h.deserted("N9", nodes)
 	gone := h.silent(ctx, nodes)
 	rest(ctx, length)
 	back()
-	err = errors.Join(err, each(nodes, h.Target.Start), h.ready(ctx, down*h.Timeout, nodes...))
+	err = errors.Join(err, each(nodes, h.start), h.ready(ctx, down*h.Timeout, nodes...))
 	witness := ""
 	if gone == len(nodes) {
 		witness = fmt.Sprintf("%s: the disks of %d nodes forgot what was not synced, and they began another life", whom, gone)
@@ -144,11 +144,11 @@ func choreography(ctx context.Context, h *Hand, length time.Duration) error {
 	f := h.begin("power", "N9", all)
 	err := each(late, h.Target.Pause)
 	rest(ctx, max(length/2, 3*h.Timeout)) // the rest elects, if it must, and writes
-	err = errors.Join(err, h.Target.PowerOff(victim))
+	err = errors.Join(err, h.powerOff(victim))
 	back := h.deserted("N9", append([]int{victim}, late...))
 	gone := h.silent(ctx, []int{victim})
 	back()
-	err = errors.Join(err, each(rested, h.Target.Pause), each(late, h.Target.Resume), h.Target.Start(victim))
+	err = errors.Join(err, each(rested, h.Target.Pause), each(late, h.Target.Resume), h.start(victim))
 	rest(ctx, max(length/2, 3*h.Timeout))
 	err = errors.Join(err, each(rested, h.Target.Resume), h.ready(ctx, down*h.Timeout, all...))
 	witness := ""
@@ -258,17 +258,18 @@ func drawPoint(d *rand.Rand) string {
 
 // breakAt arms a point, begins another life, and says whether the node broke there.
 func (h *Hand) breakAt(ctx context.Context, node int, spec string, length time.Duration) (broke bool, err error) {
+	b := h.blame("N16", node)
+	defer b.over()
 	f := h.begin("failpoint", "N16", []int{node})
-	err = errors.Join(h.Target.Failpoint(node, spec), h.Target.Kill(node), h.Target.Start(node))
-	var died error
-	for began := time.Now(); died == nil && time.Since(began) < length+3*h.Timeout && rest(ctx, 50*time.Millisecond); {
-		died = h.Target.Died(node)
+	err = errors.Join(h.Target.Failpoint(node, spec), h.kill(node), h.start(node))
+	for began := time.Now(); b.died() == nil && time.Since(began) < length+3*h.Timeout && rest(ctx, lookEvery); {
 	}
+	died := b.died()
 	err = errors.Join(err, h.Target.Failpoint(node, ""))
 	if died == nil { // it did not come to that point, or only waited there
-		err = errors.Join(err, h.Target.Kill(node))
+		err = errors.Join(err, h.kill(node))
 	}
-	err = errors.Join(err, h.Target.Start(node), h.ready(ctx, down*h.Timeout, node))
+	err = errors.Join(err, h.start(node), h.ready(ctx, down*h.Timeout, node))
 	if died == nil { // the point was not reached, or only waited at: what is sure is the restart
 		f.Name, f.Nemesis = "kill", "N7"
 		return false, h.end(f, fmt.Sprintf("armed with %s; it did not break, and was killed", spec), err)

@@ -8,7 +8,7 @@ import (
 )
 
 // disk is N10: the disk of a node is slow, hangs, is full, or fails. A node may end itself
-// over it, with a reason; it is started again when the disk is well.
+// over it, with a reason; it is started again, also while the disk is as bad as before.
 func disk(ctx context.Context, h *Hand, length time.Duration) error {
 	nodes, err := h.victims(ctx, []string{"leader", "one"}[h.roll(2)])
 	if err != nil {
@@ -28,6 +28,8 @@ func disk(ctx context.Context, h *Hand, length time.Duration) error {
 		{"full", DiskFault{Full: true}}, {"failing", DiskFault{Error: true}}, {"cut short", DiskFault{Short: true}},
 	}
 	kind := kinds[h.roll(len(kinds))]
+	b := h.blame("N10", node)
+	defer b.over()
 	f := h.begin("disk", "N10", nodes)
 	err = h.Target.Disk(node, kind.fault)
 	if errors.Is(err, ErrUnsupported) {
@@ -35,17 +37,12 @@ func disk(ctx context.Context, h *Hand, length time.Duration) error {
 		err = h.Target.Disk(node, kind.fault)
 	}
 	before, _ := h.status(ctx, node)
-	var died error
-	for began := time.Now(); died == nil && time.Since(began) < max(length, 2*h.Timeout) && rest(ctx, 50*time.Millisecond); {
-		died = h.Target.Died(node)
-	}
+	rest(ctx, max(length, 2*h.Timeout))
 	after, silent := h.status(ctx, node)
 	err = errors.Join(err, h.Target.Disk(node, DiskFault{}))
-	if died == nil { // it may only now notice
-		rest(ctx, h.Timeout/2)
-		died = h.Target.Died(node)
-	}
-	err = errors.Join(err, h.Target.Start(node), h.ready(ctx, down*h.Timeout, node))
+	rest(ctx, h.Timeout/2) // it may only now notice
+	err = errors.Join(err, h.start(node), h.ready(ctx, down*h.Timeout, node))
+	died := b.died()
 	witness := fmt.Sprintf("the disk of %s was %s; it applied %d entries meanwhile", h.Target.Nodes()[node], kind.what, after.Applied-before.Applied)
 	switch {
 	case died != nil:
@@ -70,15 +67,17 @@ func corrupt(ctx context.Context, h *Hand, length time.Duration) error {
 	kinds := []Corruption{CutTail, FlipLog, FlipLog, FlipSnap, FlipMeta, OlderCopy, EmptySnap, SwappedSnap}
 	kind := kinds[h.roll(len(kinds))]
 	before, _ := h.status(ctx, node)
+	b := h.blame("N11", node)
+	defer b.over()
 	f := h.begin("corrupt", "N11", nodes)
-	err := h.Target.Kill(node)
+	err := h.kill(node)
 	what, err2 := h.Target.Corrupt(node, kind, h.dice())
 	if err2 != nil { // there may be nothing of that kind to damage yet
 		kind = FlipLog
 		what, err2 = h.Target.Corrupt(node, kind, h.dice())
 	}
-	err = errors.Join(err, err2, h.Target.Start(node))
-	became, err3 := h.survives(ctx, node, max(length, 10*h.Timeout))
+	err = errors.Join(err, err2, h.start(node))
+	became, err3 := h.survives(ctx, b, max(length, 10*h.Timeout))
 	if err3 != nil {
 		err = errors.Join(err, h.replace(ctx, node, before.NodeID))
 		became = fmt.Sprintf("it refused (%v) and was replaced", err3)
@@ -91,12 +90,12 @@ func corrupt(ctx context.Context, h *Hand, length time.Duration) error {
 
 // survives says whether a node that was damaged is ready again; the error is its own word
 // for why it is not.
-func (h *Hand) survives(ctx context.Context, node int, most time.Duration) (string, error) {
-	for began := time.Now(); time.Since(began) < most && rest(ctx, 50*time.Millisecond); {
-		if died := h.Target.Died(node); died != nil {
+func (h *Hand) survives(ctx context.Context, b *blame, most time.Duration) (string, error) {
+	for began := time.Now(); time.Since(began) < most && rest(ctx, lookEvery); {
+		if died := b.died(); died != nil {
 			return "", died
 		}
-		if s, err := h.status(ctx, node); err == nil && s.Ready {
+		if s, err := h.status(ctx, b.nodes[0]); err == nil && s.Ready {
 			return "it came back by itself", nil
 		}
 	}
@@ -105,7 +104,7 @@ func (h *Hand) survives(ctx context.Context, node int, most time.Duration) (stri
 
 // replace removes a member that will not come back and lets a fresh node join.
 func (h *Hand) replace(ctx context.Context, node int, id string) error {
-	if err := h.Target.Retire(node); err != nil {
+	if err := h.retire(node); err != nil {
 		return err
 	}
 	if err := h.removeMember(ctx, id); err != nil {

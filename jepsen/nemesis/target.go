@@ -65,6 +65,7 @@ type Target interface {
 	// Failpoint arms a named point of a node for its next life ("name:nth:panic"); "" disarms.
 	Failpoint(node int, spec string) error
 	// Died says why a process has ended by itself since it was last asked; nil if it has not.
+	// Only the supervisor of a run asks.
 	Died(node int) error
 }
 

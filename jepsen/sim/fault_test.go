@@ -7,10 +7,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"raftboard/jepsen/check"
 	"raftboard/jepsen/history"
 	"raftboard/jepsen/nemesis"
 	"raftboard/jepsen/sim"
@@ -224,6 +226,67 @@ func TestANodeThatEndsItselfIsToldOnceOrNoted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What systemd would do is done: a node that a bad disk ended runs again, also when its end
+// comes seconds after the fault, and the end stands in the history as the doing of the fault.
+func TestANodeThatABadDiskEndedIsStartedAgainAndNobodyIsBlamed(t *testing.T) {
+	under(t, sim.Options{}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {
+		kinds, err := nemesis.ByName("disk")
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() {
+			for ctx.Err() == nil {
+				_ = write(t, r, time.Second) // its outcome is nobody's business
+				time.Sleep(50 * time.Millisecond)
+			}
+		})
+		end := h.Supervise(ctx)
+		nemesis.Play(ctx, h, kinds, 2*time.Minute)
+		end()
+		cancel()
+		group.Wait()
+		r.NoteDeaths()
+		ended := 0
+		for _, f := range r.Log.History().Faults {
+			switch {
+			case f.Witness == "":
+				t.Errorf("a fault shows nothing: %+v", f)
+			case f.Name == "ended" && f.Nemesis == "N10" && f.End >= f.Start+2*time.Second:
+				ended++
+			}
+		}
+		if notes := r.Log.History().Notes; ended == 0 || len(notes) > 0 {
+			t.Errorf("%d nodes ended over their disk and were started again; notes: %+v", ended, notes)
+		}
+		must(t, h.Mend(t.Context()))
+	})
+}
+
+// A death that no fault explains condemns the run, though the node is started again.
+func TestANodeThatEndsWithoutAFaultIsNotedAndStartedAgain(t *testing.T) {
+	under(t, sim.Options{}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {
+		end := h.Supervise(t.Context())
+		n := leading(t, r)
+		must(t, r.Disk(n, nemesis.DiskFault{Error: true})) // and no nemesis says that it did that
+		_ = write(t, r, time.Second)
+		leading(t, r, n)
+		time.Sleep(6 * time.Second) // its end
+		must(t, r.Disk(n, nemesis.DiskFault{}))
+		time.Sleep(10 * time.Second)
+		if s, err := status(r, n); err != nil || !s.Ready {
+			t.Errorf("it was not started again: %+v, %v", s, err)
+		}
+		end()
+		h1 := r.Log.History()
+		if len(h1.Notes) == 0 || h1.Notes[0].Kind != history.NoteDied || len(h1.Faults) > 0 {
+			t.Errorf("notes are %+v, faults %+v", h1.Notes, h1.Faults)
+		}
+		if found := check.Globals(h1, &check.Order{}); len(found) == 0 || found[0].Checker != "G5" {
+			t.Errorf("found %v", found)
+		}
+	})
 }
 
 func TestASlowOrHungDiskHoldsTheLeaderUp(t *testing.T) {

@@ -50,6 +50,7 @@ func Run(ctx context.Context, c Cluster, log *history.Log, p Plan) error {
 	defer admin.Close()
 	hand := &nemesis.Hand{Target: c, Log: log, Dice: nemesis.NewDice(p.Seed), Timeout: ElectionTimeout,
 		Admin: admin.Cluster(), Ask: c.Ask, Tail: log.Tail}
+	defer hand.Supervise(ctx)()
 	if err := hand.Mend(ctx); err != nil {
 		return fmt.Errorf("the cluster is not ready: %w", err)
 	}
