@@ -44,8 +44,9 @@ func Work(h *history.History, a *Order, windows []*Window) (found []Finding) {
 }
 
 // faithful is L9: a lease that its holder was told of runs out only if the holder crashed or
-// was paused, gave the item up in a call whose answer was lost, or may have been kept from
-// renewing it by something that no leadership and so no grace follows.
+// was paused, gave the item up in a call that was not done or whose answer was lost (its client
+// lets the lease run out then), or may have been kept from renewing it by something that no
+// leadership and so no grace follows.
 func faithful(h *history.History, windows []*Window) (found []Finding) {
 	absent, granted, givenUp := map[string]bool{}, map[uint64]*history.Op{}, map[leaseName]bool{}
 	for _, f := range h.Faults {
@@ -59,7 +60,7 @@ func faithful(h *history.History, windows []*Window) (found []Finding) {
 		switch op := &h.Ops[i]; {
 		case op.Kind == history.ClaimNext && op.Outcome == history.OK:
 			granted[op.ID] = op
-		case op.Kind == history.Fail && op.Outcome == history.Info:
+		case op.Kind == history.Fail && op.Outcome != history.OK:
 			givenUp[leaseName{op.Key, op.Args.Generation}] = true
 		}
 	}

@@ -94,6 +94,11 @@ func TestTheWorkCheckerJudgesHandWrittenHistories(t *testing.T) {
 			w.entries = append(w.entries, &boardpb.Entry{Key: "results/a/r", Version: 1, Value: []byte("a's")})
 		}},
 		{"Q5: refused as stale, and no later generation stands", "Q5", func(w *goodWork) { w.lateGen = 2 }},
+		{"good: the holder gave it up in a call that was not done", "", func(w *goodWork) {
+			w.h.Faults = nil
+			w.h.Ops = append(w.h.Ops, history.Op{ID: 202, Client: "a", Kind: history.Fail, Key: "claims/i", Outcome: history.Failed,
+				Args: history.Args{Generation: 1}})
+		}},
 		{"L9: the holder was there all the time", "L9", func(w *goodWork) { w.h.Faults = nil }},
 		{"Q6: done long after the heal", "Q6", func(w *goodWork) { w.h.Ops[2].Return = 121 * time.Second }},
 		{"Q6: never done", "Q6", func(w *goodWork) { w.undone = true; w.h.Ops = w.h.Ops[:2] }},
