@@ -127,12 +127,14 @@ func (h *Hand) status(ctx context.Context, node int) (Status, error) {
 // one of the newer term counts.
 func (h *Hand) leader(ctx context.Context, most time.Duration, except ...int) (node int, s Status, err error) {
 	for began := time.Now(); ; {
-		found := false
+		found, seen := false, ""
 		for _, i := range h.live() {
 			if slices.Contains(except, i) {
 				continue
 			}
-			if now, err := h.status(ctx, i); err == nil && now.Leader && (!found || now.Term > s.Term) {
+			now, err := h.status(ctx, i)
+			seen += fmt.Sprintf("; %s: leader %v, term %d, ready %v, %v", h.Target.Nodes()[i], now.Leader, now.Term, now.Ready, err)
+			if err == nil && now.Leader && (!found || now.Term > s.Term) {
 				node, s, found = i, now, true
 			}
 		}
@@ -140,7 +142,7 @@ func (h *Hand) leader(ctx context.Context, most time.Duration, except ...int) (n
 			return node, s, nil
 		}
 		if time.Since(began) > most || !rest(ctx, 50*time.Millisecond) {
-			return 0, Status{}, fmt.Errorf("no node led within %v", most)
+			return 0, Status{}, fmt.Errorf("no node led within %v%s", most, seen)
 		}
 	}
 }

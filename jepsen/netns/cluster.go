@@ -126,7 +126,7 @@ func (c *Cluster) makeHub() error {
 	}
 	c.tag = strings.TrimSuffix(c.hub.name, "hub")
 	_, err = c.hub.run(strings.Join([]string{
-		"link add bridge type bridge forward_delay 0",
+		"link add bridge address " + bridgeMAC + " type bridge forward_delay 0",
 		"addr add " + clientsAddr + "/16 dev bridge",
 		"addr add " + eyeAddr + "/16 dev bridge",
 		"link set bridge up",
@@ -171,8 +171,11 @@ const maxNodes = 99
 const (
 	clientsAddr = "10.77.0.254"
 	eyeAddr     = "10.77.0.253"
-	grpcPort    = "8970"
-	raftPort    = "8971"
+	// bridgeMAC is stated: a bridge that chooses its own takes another when a node is plugged in
+	// or out, and its neighbours then send to nobody for up to a minute.
+	bridgeMAC = "02:00:0a:4d:00:fe"
+	grpcPort  = "8970"
+	raftPort  = "8971"
 )
 
 func nodeAddr(i int) string { return fmt.Sprintf("10.77.0.%d", i+1) }

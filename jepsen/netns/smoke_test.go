@@ -130,6 +130,7 @@ func TestAFrozenClientHearsAndSaysNothingUntilItIsThawed(t *testing.T) {
 func TestARetiredNodeIsGoneAndAnAddedOneJoins(t *testing.T) {
 	t.Parallel()
 	c, _ := start(t, nil)
+	bridge := c.BridgeMAC(t)
 	do(t, c.Retire(2))
 	if names := c.Nodes(); names[2] != "" {
 		t.Errorf("a retired node is still called %q", names[2])
@@ -145,5 +146,8 @@ func TestARetiredNodeIsGoneAndAnAddedOneJoins(t *testing.T) {
 	})
 	if died := c.Died(node); died != nil {
 		t.Errorf("it runs, and died: %v", died)
+	}
+	if now := c.BridgeMAC(t); now != bridge {
+		t.Errorf("the bridge was %s and is %s: who had learnt of it sends to nobody", bridge, now)
 	}
 }
