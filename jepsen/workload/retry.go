@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -20,8 +21,8 @@ import (
 // idempotency keys. They count (appends) and set cells at versions, some of which conflict, so
 // that refusals are repeated too.
 type Retry struct {
-	Clients int // with loops
-	Keyed   int // without
+	Clients int // with loops; 0: by the rate, so that the load goes on while a node answers nobody
+	Keyed   int // without; 0: half as many
 }
 
 const (
@@ -58,6 +59,8 @@ func (Retry) Settings() *boardpb.BoardSettings {
 func (w Retry) Run(ctx context.Context, e Env) error {
 	load, cancel := e.loading(ctx)
 	defer cancel()
+	w.Clients = cmp.Or(w.Clients, max(e.Rate/12, 4))
+	w.Keyed = cmp.Or(w.Keyed, w.Clients/2)
 	var group sync.WaitGroup
 	defer group.Wait()
 	for i := range w.Clients + w.Keyed {
@@ -255,9 +258,11 @@ type waits struct {
 	hangUp   time.Duration // 0: never
 }
 
-// patience is that of one call. It is often over after about as long as the last answer took.
+// patience is that of one call: 0.3 to 6.3 s, and rather less, for a node that is away answers
+// none of them. It is often over after about as long as the last answer took.
 func (r *resender) patience() waits {
-	w := waits{deadline: 300*time.Millisecond + time.Duration(r.dice.Int64N(int64(6*time.Second)))}
+	u := r.dice.Float64()
+	w := waits{deadline: 300*time.Millisecond + time.Duration(u*u*u*float64(6*time.Second))}
 	if r.dice.IntN(100) < 40 {
 		w.hangUp = time.Millisecond + time.Duration(r.dice.Int64N(int64(r.took+r.took/4+time.Millisecond)))
 	}

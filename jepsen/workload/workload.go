@@ -32,7 +32,7 @@ func all() []Workload {
 		Operations{},
 		Soak{},
 		Author{},
-		Retry{Clients: 4, Keyed: 2},
+		Retry{},
 		Feed{Writers: 3},
 		StaleReads{Readers: 6, Clients: 2, Knockers: 3},
 	}
