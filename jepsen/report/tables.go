@@ -167,5 +167,8 @@ func (f *facts) leaseCounts() (out []pair) {
 		out = append(out, pair{"items", fmt.Sprintf("%s posted, %s completed, %s given back; workers crashed %s and were paused %s", thousands(g.Posted), thousands(g.Completed), thousands(g.GivenBack),
 			count(g.Crashes, "time"), count(g.Pauses, "time"))})
 	}
+	if h := f.j.Holders; h != nil {
+		out = append(out, pair{"what holders believed", h.String()})
+	}
 	return out
 }

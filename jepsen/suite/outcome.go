@@ -3,6 +3,7 @@ package suite
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,8 @@ import (
 const (
 	HistoryFile = "history.jsonl"
 	PageFile    = "index.html"
+	// ListAppendFile holds the transactions of the workload txn once more, for other checkers.
+	ListAppendFile = "list-append.json"
 )
 
 // Outcome is what is left of a run when its history was judged.
@@ -84,20 +87,25 @@ func Store(dir string, h *history.History, j check.Judgement) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	raw, err := os.Create(filepath.Join(dir, HistoryFile))
+	err := create(filepath.Join(dir, HistoryFile), h.Write)
+	if h.Run.Workload == "txn" {
+		err = errors.Join(err, create(filepath.Join(dir, ListAppendFile), func(w io.Writer) error { return check.ExportListAppend(w, h) }))
+	}
+	return errors.Join(err, Page(dir, h, j))
+}
+
+// create makes a file of what write writes.
+func create(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(h.Write(raw), raw.Close(), Page(dir, h, j))
+	return errors.Join(write(file), file.Close())
 }
 
 // Page writes the page of a run into its directory.
 func Page(dir string, h *history.History, j check.Judgement) error {
-	page, err := os.Create(filepath.Join(dir, PageFile))
-	if err != nil {
-		return err
-	}
-	return errors.Join(report.Run(page, h, j), page.Close())
+	return create(filepath.Join(dir, PageFile), func(w io.Writer) error { return report.Run(w, h, j) })
 }
 
 // Load reads the history of a run's directory.
@@ -128,9 +136,12 @@ func (o Outcome) Line() string {
 	}
 	line := fmt.Sprintf("%-7s %s seed %d: %d ok, %d fail, %d unknown, %d faults, %s", o.Verdict, o.Plan.Cell(), o.Plan.Seed,
 		o.Ops[history.OK], o.Ops[history.Failed], o.Ops[history.Info], faults, o.Took.Round(100*time.Millisecond))
-	if f := o.Figures; f.Posted > 0 {
-		line += fmt.Sprintf("; %d of %d items done, conflict rate %.3f, %d reclaims, %d refused late writes",
-			f.Completed, f.Posted, f.ConflictRate, f.Reclaims, f.FenceRefusals)
+	if f := o.Figures; f.Grants > 0 {
+		line += "; "
+		if f.Completed > 0 {
+			line += fmt.Sprintf("%d of %d items done, ", f.Completed, f.Posted)
+		}
+		line += fmt.Sprintf("conflict rate %.3f, %d reclaims, %d refused late writes", f.ConflictRate, f.Reclaims, f.FenceRefusals)
 	}
 	return line
 }

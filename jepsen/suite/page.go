@@ -40,16 +40,39 @@ func Keep(dir, command string, outcomes []Outcome, mutants []Caught) error {
 	if err != nil {
 		return err
 	}
-	page, err := os.Create(filepath.Join(dir, PageFile))
-	if err != nil {
-		return err
-	}
+	all = latest(all)
 	data := report.SuiteData{Command: command, Workloads: workload.Names(), Nemeses: columnNames(), Cells: cells(dir, all),
-		Mutants: mutantRows(dir, caught), Found: Record(), NotTested: NotTested()}
+		Mutants: mutantRows(dir, caught), Found: Record(), NotTested: NotTested(), Version: versions(all)}
 	for _, o := range all {
 		data.Took += o.Took
 	}
-	return errors.Join(report.Suite(page, data), page.Close())
+	return create(filepath.Join(dir, PageFile), func(w io.Writer) error { return report.Suite(w, data) })
+}
+
+// latest leaves out what was run again with another version of the source: it says nothing
+// about this one. Runs of one plan and one version all stay.
+func latest(all []Outcome) (left []Outcome) {
+	newest := map[string]string{}
+	for _, o := range all {
+		newest[o.Plan.Rerun()] = o.Plan.Version
+	}
+	for _, o := range all {
+		if newest[o.Plan.Rerun()] == o.Plan.Version {
+			left = append(left, o)
+		}
+	}
+	return left
+}
+
+// versions names the sources that were tested.
+func versions(all []Outcome) string {
+	var names []string
+	for _, o := range all {
+		if o.Plan.Version != "" && !slices.Contains(names, o.Plan.Version) {
+			names = append(names, o.Plan.Version)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func add[T any](path string, items []T) error {
@@ -126,6 +149,28 @@ func cells(dir string, outcomes []Outcome) (out []report.Cell) {
 		}
 		if c.Verdict = Worst(c.Verdict, o.Verdict); o.Verdict == c.Verdict && o.Verdict != check.VALID && c.Witness == "" {
 			c.Witness, c.Page = first(o), pageOf(dir, o.Dir)
+		}
+	}
+	return append(out, unrun(out)...)
+}
+
+// unrun are the cells of a full run that nobody ran with a driver that others were run with.
+func unrun(ran []report.Cell) (out []report.Cell) {
+	for _, driver := range []string{Sim, Netns} {
+		if !slices.ContainsFunc(ran, func(c report.Cell) bool { return c.Driver == driver }) {
+			continue
+		}
+		for _, cell := range Grid() {
+			if !cell.Full || slices.ContainsFunc(ran, func(c report.Cell) bool {
+				return c.Driver == driver && c.Workload == cell.Workload && c.Nemesis == cell.Column
+			}) {
+				continue
+			}
+			why := "not asked for, or the budget was spent"
+			if missing := CannotDo(driver, cell.Nemeses); len(missing) == len(cell.Nemeses) {
+				why = driver + " cannot do it"
+			}
+			out = append(out, report.Cell{Workload: cell.Workload, Nemesis: cell.Column, Driver: driver, Why: why})
 		}
 	}
 	return out
