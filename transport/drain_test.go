@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -118,6 +119,27 @@ func health(t *testing.T, conn *grpc.ClientConn, service string) healthpb.Health
 		t.Fatal(err)
 	}
 	return answer.Status
+}
+
+func TestASecondStopWaitsForTheFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := clustertest.Start(t, clustertest.Options{Configure: func(_ int, cfg *transport.Config) { cfg.DrainDelay = 3 * time.Second }})
+		server, began := c.Members[c.Follower()].Server, time.Now()
+		var took [2]time.Duration
+		var both sync.WaitGroup
+		for i := range took {
+			both.Go(func() {
+				if err := server.Stop(context.Background()); err != nil {
+					t.Error(err)
+				}
+				took[i] = time.Since(began)
+			})
+		}
+		both.Wait()
+		if took[0] < 3*time.Second || took[0] != took[1] {
+			t.Errorf("they took %v", took)
+		}
+	})
 }
 
 func TestHealthFindsTheLeaderAndWhoServesReads(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -48,7 +49,7 @@ type Server struct {
 	running sync.WaitGroup
 	serving sync.WaitGroup
 
-	stopping sync.Once
+	stopping atomic.Bool
 	stopped  chan struct{} // closed when everything has ended
 	failure  chan error    // why the node below stopped by itself; holds one
 	endErr   error         // set before stopped is closed
