@@ -15,6 +15,9 @@ func Demanded(run history.Run) Demand {
 	case "register":
 		d.Kinds = []history.Kind{history.Get, history.Set, history.Delete, history.Mutate}
 		d.States = []State{Conflicted}
+		if run.Time >= longEnough {
+			d.States = append(d.States, FourConflicts)
+		}
 	case "append":
 		d.Kinds = []history.Kind{history.Append, history.Dump}
 	case "txn":
@@ -54,6 +57,10 @@ func Demanded(run history.Run) Demand {
 	}
 	return d
 }
+
+// longEnough is how long a run must be for what its clients do only now and then, and not
+// while faults keep them from it.
+const longEnough = 20 * time.Second
 
 // leaseStates are what takes longer than the grace of the election before the run.
 func leaseStates(run history.Run) []State {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	boardpb "raftboard/fsm/pb"
@@ -14,7 +15,10 @@ const (
 	// unavailableWithin is how long a node may take to say that it is unavailable (SPEC F-9: 5 s),
 	// and to be heard.
 	unavailableWithin = 6 * time.Second
-	oldLeaderFor      = 5 * time.Second // how long after a change a former leader is hunted
+	// cutWithin is how long it may take to cut a node off, or to undo that: until the first, and
+	// from the second on, a node may be in touch with the others though the record says it is not.
+	cutWithin    = 2 * time.Second
+	oldLeaderFor = 5 * time.Second // how long after a change a former leader is hunted
 )
 
 // The states that only W8 is made for.
@@ -62,7 +66,7 @@ func hunts(h *history.History, a *Order, n map[State]int) {
 // read at_least a rev shows that rev or a later one; every read is truthful: what it shows is
 // what A says the key held at the rev that it names; through one client revs never fall. H3:
 // without a majority, writes and default reads are answered unavailable within a bound, and
-// nothing else.
+// nothing else, also by a single node that is cut off.
 func Stale(h *history.History, a *Order) []Finding {
 	found := newest(h)
 	found = append(found, truthful(h, a)...)
@@ -173,29 +177,61 @@ func floors(h *history.History) (found []Finding) {
 	return found
 }
 
+// deserted is a stretch in which a node had no majority.
+type deserted struct {
+	record, sure span     // as it was recorded; and in which there was none for certain
+	nodes        []string // nil: no node had one
+}
+
+// of says whether a node was without a majority.
+func (d *deserted) of(node string) bool { return d.nodes == nil || slices.Contains(d.nodes, node) }
+
+// desertedIn lists them. A record of NoMajority is exact. One of N1 names the nodes that were cut
+// off from all others, fewer than half of them or each from each; it begins before the cut is
+// made, and ends when that was undone.
+func desertedIn(h *history.History) (all []deserted) {
+	for _, f := range h.Faults {
+		whole := span{f.Start, f.End}
+		switch {
+		case f.Name == NoMajority:
+			all = append(all, deserted{whole, whole, nil})
+		case f.Nemesis == "N1":
+			all = append(all, deserted{whole, span{f.Start + cutWithin, f.End - cutWithin}, f.Targets})
+		}
+	}
+	return all
+}
+
 // withoutMajority is H3. Of operations that lie within a time without a majority none may be
 // decided; one that was asked of a node which nothing else befell is answered within the bound.
+// A node that was cut off from the others by itself has no majority either.
 func withoutMajority(h *history.History) (found []Finding) {
-	for _, f := range h.Faults {
-		if f.Name != NoMajority {
-			continue
-		}
+	late := map[uint64]bool{}
+	for _, d := range desertedIn(h) {
 		for i := range h.Ops {
 			op := &h.Ops[i]
-			if op.Kind.Reads() && op.Kind != history.Get || op.Ended == 0 || op.Invoke > f.End || op.Return < f.Start {
+			if op.Kind.Reads() && op.Kind != history.Get || op.Ended == 0 || op.Invoke > d.record.to || op.Return < d.record.from || !d.of(op.Asked) {
 				continue
 			}
-			if op.Invoke >= f.Start && op.Return <= f.End && answered(op) {
-				found = append(found, violation("H3", "a %s was answered %s at %v, and no node had a majority from %v to %v", op.Kind,
-					op.Result.Answer, op.Return, f.Start, f.End).of(op.ID))
+			if op.Invoke >= d.sure.from && op.Return <= d.sure.to && answered(op) {
+				found = append(found, violation("H3", "a %s was answered %s at %v, and %s had a majority from %v to %v", op.Kind,
+					op.Result.Answer, op.Return, nobody(d.nodes), d.sure.from, d.sure.to).of(op.ID))
 			}
-			if took := op.Return - op.Invoke; op.Asked != "" && took > unavailableWithin && !befell(h, op) {
+			if took := op.Return - op.Invoke; op.Asked != "" && took > unavailableWithin && !befell(h, op) && !late[op.ID] {
+				late[op.ID] = true
 				found = append(found, violation("H3", "%s took %v to answer a %s without a majority, the bound is %v: %s", op.Asked,
 					took, op.Kind, unavailableWithin, cmp.Or(op.Result.Answer, op.Result.Error, "no answer")).of(op.ID))
 			}
 		}
 	}
 	return found
+}
+
+func nobody(nodes []string) string {
+	if nodes == nil {
+		return "no node"
+	}
+	return "none of " + strings.Join(nodes, ", ")
 }
 
 // befell says that something else than the loss of the other nodes happened to the node asked

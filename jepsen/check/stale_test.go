@@ -75,6 +75,29 @@ func TestTheStaleHunterJudgesHandWrittenHistories(t *testing.T) {
 			hurt(c, "pause", "N8")
 			c.op(history.Get, "reader", "n2", 41, 50, refusedWith(""))
 		}},
+		{"good: a node that is cut off says so in time", "", func(c *counting) {
+			hurt(c, "partition", "N1")
+			c.op(history.Get, "reader", "n2", 45, 50, refusedWith("unavailable"))
+			c.op(history.Get, "reader", "n1", 45, 46, shown(4, 3))
+		}},
+		{"good: a node answers while the cut is made, and while it is undone", "", func(c *counting) {
+			hurt(c, "partition", "N1")
+			c.op(history.Get, "reader", "n2", 40, 41, shown(4, 3))
+			c.op(history.Get, "reader", "n2", 57, 60, shown(4, 3))
+		}},
+		{"good: a node that is cut off serves a stale read", "", func(c *counting) {
+			hurt(c, "partition", "N1")
+			c.read(history.GetStale, 45, 3, 2)
+		}},
+		{"good: a node that two of five others still reach", "", func(c *counting) {
+			hurt(c, "bridge", "N2")
+			c.op(history.Get, "reader", "n2", 45, 46, shown(4, 3))
+		}},
+		{"good: a client that was away hears late", "", func(c *counting) {
+			hurt(c, "partition", "N1")
+			c.h.Faults = append(c.h.Faults, history.Fault{Name: "pause", Targets: []string{"reader"}, Start: 44 * time.Second, End: 52 * time.Second})
+			c.op(history.Get, "reader", "n2", 43, 53, refusedWith("unavailable"))
+		}},
 		{"H1: an old leader answers", "H1", func(c *counting) { c.read(history.Get, 30, 3, 2) }},
 		{"H1: a read behind another read", "H1", func(c *counting) {
 			c.h.Ops[2].Outcome = history.Info // nobody was told of 3
@@ -100,6 +123,18 @@ func TestTheStaleHunterJudgesHandWrittenHistories(t *testing.T) {
 			alone(c)
 			hurt(c, "partition", "N1")
 			c.op(history.Get, "reader", "n2", 41, 49, refusedWith(""))
+		}},
+		{"H3: a node that is cut off is late", "H3", func(c *counting) {
+			hurt(c, "partition", "N1")
+			c.op(history.Get, "reader", "n2", 45, 53, refusedWith("unavailable"))
+		}},
+		{"H3: a node that is cut off never answers", "H3", func(c *counting) {
+			hurt(c, "partition", "N1")
+			c.op(history.Set, "counter", "n2", 41, 49, refusedWith(""))
+		}},
+		{"H3: a node that is cut off serves", "H3", func(c *counting) {
+			hurt(c, "partition", "N1")
+			c.op(history.Get, "reader", "n2", 45, 46, shown(4, 3))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
