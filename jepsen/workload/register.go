@@ -17,7 +17,7 @@ import (
 const perKey = 180
 
 // Register is W1: versioned reads, sets and deletes of a few keys, through the client and
-// directly from each node.
+// directly from each node, and now and then changes of one key by all clients at once.
 type Register struct {
 	Clients int
 	Keys    int // in use at the same time
@@ -42,6 +42,7 @@ func (r Register) Run(ctx context.Context, e Env) error {
 	load, cancel := e.loading(ctx)
 	defer cancel()
 	keys := &keyRing{left: make([]int, r.Keys), serial: make([]int, r.Keys)}
+	rushes := rushes{began: e.Log.Now(), seed: e.Seed, keys: r.Keys}
 	var group sync.WaitGroup
 	for i := range r.Clients {
 		name := fmt.Sprintf("client-%d", i+1)
@@ -49,7 +50,7 @@ func (r Register) Run(ctx context.Context, e Env) error {
 		if err != nil {
 			return err
 		}
-		u := &user{env: e, name: name, b: c.Board(e.Board), keys: keys, dice: e.dice(i), known: map[string]uint64{}}
+		u := &user{env: e, name: name, b: c.Board(e.Board), keys: keys, rushes: rushes, dice: e.dice(i), known: map[string]uint64{}}
 		group.Go(func() {
 			defer c.Close()
 			u.run(load, e.pace(r.Clients))
@@ -83,19 +84,26 @@ type user struct {
 	name   string
 	b      *client.Board
 	keys   *keyRing
+	rushes rushes
+	rushed int // how many of them are over
 	dice   *rand.Rand
 	known  map[string]uint64 // the version last seen of a key
 	writes int
 }
 
 func (u *user) run(ctx context.Context, pace time.Duration) {
-	for rest(ctx, time.Duration(1+u.dice.Int64N(int64(pace)))) {
-		// An operation may take longer than the run: what is out is waited for.
-		patience := 300*time.Millisecond + time.Duration(u.dice.Int64N(int64(8*time.Second)))
-		opCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		u.one(opCtx, u.keys.next(u.dice.IntN(len(u.keys.left))))
-		cancel()
+	for u.idle(ctx, time.Duration(1+u.dice.Int64N(int64(pace)))) {
+		u.patiently(ctx, func(ctx context.Context) { u.one(ctx, u.keys.next(u.dice.IntN(len(u.keys.left)))) })
 	}
+}
+
+// patiently gives an operation as long as the dice say. It may take longer than the run: what
+// is out is waited for.
+func (u *user) patiently(ctx context.Context, do func(context.Context)) {
+	patience := 300*time.Millisecond + time.Duration(u.dice.Int64N(int64(8*time.Second)))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	do(ctx)
 }
 
 func (u *user) one(ctx context.Context, key string) {

@@ -25,6 +25,7 @@ type Mutant struct {
 	Fires     []string `json:"fires,omitempty"`     // one of these checkers must
 	NotUnder  []string `json:"not_under,omitempty"` // with these nemeses alone it must not be caught
 	Driver    string   `json:"driver"`
+	Also      string   `json:"also,omitempty"` // another driver on which the same must be seen
 	Test      string   `json:"test,omitempty"` // of a directed test: what to give to go test -tags faults
 	Open      string   `json:"open,omitempty"` // why it is not planted yet
 	Note      string   `json:"note,omitempty"` // what a run has to look like for it to show
@@ -77,18 +78,21 @@ func writes() []Mutant {
 			Where: "fsm/step.go, fsm/board/note.go", Workloads: list("work", "register"), Nemeses: list("kill"),
 			Fires: list("G1"), Driver: Sim, Note: "several leases run out at once, or three callers conflict on one key"},
 		{Name: "M11", What: "no fsync of log and stable store", Where: "node/storage.go",
-			Workloads: list("append"), Nemeses: list("power"), Fires: list("A1", "A6"), NotUnder: list("kill"), Driver: Netns,
-			Note: "the power of all nodes, or of a majority, goes at once"},
+			Workloads: list("append"), Nemeses: list("power"), Fires: list("A1", "A6"), NotUnder: list("kill"), Driver: Sim, Also: Netns,
+			Note: "the power of all nodes, or of a majority, goes at once; the place of what was lost is taken by " +
+				"something else, so G1 speaks as well"},
 		{Name: "M12", What: "an append is acknowledged when it is proposed, before it is committed", Where: "node/propose.go",
 			Workloads: list("append"), Nemeses: list("partition", "kill"), Fires: list("A1"), Driver: Sim},
 		{Name: "M13", What: "a call whose outcome nobody knows is reported as not done", Where: "client/do.go", Clients: true,
 			Workloads: list("register", "append"), Nemeses: list("partition"), Fires: list("R3", "A3"), Driver: Sim,
 			Note: "in the client and not in the harness: what the client says is what is judged"},
 		{Name: "M14", What: "the client repeats a call without its identity", Where: "client/do.go", Clients: true,
-			Workloads: list("append", "register"), Nemeses: list("kill"), Fires: list("A2", "R1"), Driver: Sim},
+			Workloads: list("append", "register"), Nemeses: list("one-way", "kill"), Fires: list("A2", "R1"), Driver: Sim,
+			Note: "an answer must be lost and its call repeated: a leader that is killed seldom dies between commit and " +
+				"answer, where answers are lost on purpose it is met at once"},
 		{Name: "M15", What: "after the fourth conflict the client writes over whatever is there, without end", Where: "client/mutate.go",
 			Clients: true, Workloads: list("register"), Nemeses: list("slow"), Fires: list("R4"), Driver: Sim,
-			Note: "enough callers mutate one key that four conflicts in a row happen"},
+			Note: "all callers change one key at the same instant now and then, so that four conflicts in a row happen"},
 	}
 }
 
