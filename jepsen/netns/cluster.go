@@ -257,6 +257,9 @@ func (c *Cluster) Close() error {
 	c.faces.close()
 	c.relay.close()
 	c.joints.close()
+	for _, note := range leaks(nodes) {
+		c.opt.Log.Note(note)
+	}
 	var err error
 	for _, n := range nodes {
 		err = errors.Join(err, n.close())

@@ -7,6 +7,7 @@ import (
 
 	"raftboard/client"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/jepsen/history"
 	"raftboard/jepsen/nemesis"
 	"raftboard/jepsen/netns"
 )
@@ -149,5 +150,19 @@ func TestARetiredNodeIsGoneAndAnAddedOneJoins(t *testing.T) {
 	}
 	if now := c.BridgeMAC(t); now != bridge {
 		t.Errorf("the bridge was %s and is %s: who had learnt of it sends to nobody", bridge, now)
+	}
+}
+
+func TestDescriptorsThatANodeKeepsAreFound(t *testing.T) {
+	t.Parallel()
+	c, _ := start(t, nil)
+	if notes := c.Leaks(); len(notes) > 0 {
+		t.Errorf("of a cluster at rest: %v", notes)
+	}
+	for range 70 {
+		defer c.Connect(t, 1).Close()
+	}
+	if notes := c.Leaks(); len(notes) != 1 || notes[0].Kind != history.NoteLeak || notes[0].Node != "n2" {
+		t.Errorf("noted: %v", notes)
 	}
 }
