@@ -25,6 +25,7 @@
 //	Feed       every stream was told exactly A, from its start to where it got (F1 to F12)
 //	Stale      reads show the present, or say what they show (H1, H2, H3)
 //	Sometimes  what the run really met (G7)
+//	Harness    the harness recorded everything, by the clock of the nodes (G7)
 //
 // T2 needs no A: it makes the order of each list from the longest read, ties transactions by
 // what they saw and missed and by real time, and looks for circles.

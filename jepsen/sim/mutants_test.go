@@ -165,6 +165,24 @@ var workMutants = []struct {
 		h.Faults = slices.DeleteFunc(h.Faults, func(f history.Fault) bool { return f.Name == "pause" })
 	}},
 	{"harness: the faults are not seen to happen", "G7", func(h *history.History) { h.Faults[0].Witness = "" }},
+	{"harness: what is unknown is ignored", "G7", func(h *history.History) {
+		firstOp(h, history.Partial, history.OK).Outcome = history.Info
+		h.Ops = slices.DeleteFunc(h.Ops, func(o history.Op) bool { return o.Outcome == history.Info })
+	}},
+	{"harness: the last write is dropped", "G7", func(h *history.History) {
+		for last := len(h.Ops) - 1; ; last-- {
+			if op := &h.Ops[last]; !op.Kind.Reads() && op.Outcome == history.OK {
+				h.Ops = h.Ops[:last]
+				return
+			}
+		}
+	}},
+	{"harness: its clock is another", "G7", func(h *history.History) {
+		for i := range h.Ops {
+			h.Ops[i].Invoke, h.Ops[i].Return = h.Ops[i].Invoke+time.Hour, h.Ops[i].Return+time.Hour
+		}
+	}},
+	{"harness: its clock runs back", "G7", func(h *history.History) { h.Ops[len(h.Ops)/2].Invoke -= time.Minute }},
 	{"harness: the last half of the run is dropped", "G7", func(h *history.History) { h.Ops = h.Ops[:len(h.Ops)/20] }},
 }
 
