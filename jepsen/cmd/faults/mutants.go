@@ -53,8 +53,14 @@ func (f *mutantFlags) chosen() (chosen []table.Mutant, err error) {
 		}
 	}
 	for _, m := range all {
-		if (len(f.only) == 0 || slices.Contains(f.only, m.Name)) && (f.driver == "" || f.driver == m.Driver) {
-			chosen = append(chosen, m)
+		if len(f.only) > 0 && !slices.Contains(f.only, m.Name) {
+			continue
+		}
+		for _, driver := range []string{m.Driver, m.Also} {
+			if driver != "" && (f.driver == "" || f.driver == driver) {
+				m.Driver = driver
+				chosen = append(chosen, m)
+			}
 		}
 	}
 	if len(chosen) == 0 {
@@ -108,6 +114,9 @@ func (f *mutantFlags) one(ctx context.Context, b *builds, m table.Mutant) (suite
 	case m.Driver == table.Harness:
 		return f.selfTest(ctx, m)
 	}
+	if err := built(b, m); err != nil {
+		return c, err
+	}
 	began := time.Now()
 	for n := 0; n < f.runs && !c.Caught; n++ {
 		plan, err := suite.MutantPlan(m, n, f.seed).Complete()
@@ -133,6 +142,21 @@ func (f *mutantFlags) one(ctx context.Context, b *builds, m table.Mutant) (suite
 		}
 	}
 	return c, f.elsewhere(ctx, b, &c)
+}
+
+// built makes the binaries that a bug needs, so that the time it takes to catch one is not that
+// of the compiler.
+func built(b *builds, m table.Mutant) (err error) {
+	switch {
+	case m.Driver == table.Sim:
+		_, err = b.sim(true)
+	default:
+		_, err = b.server(true, false)
+		if err == nil && m.Clients {
+			_, err = b.self()
+		}
+	}
+	return err
 }
 
 // elsewhere plants the bug under the nemeses that must not show it.
@@ -210,7 +234,7 @@ func showCaught(w io.Writer, output string, c suite.Caught) {
 	case !c.OK():
 		word = "WRONG"
 	}
-	fmt.Fprintf(w, "%-5s %-7s by %v of %v, run %d, %v: %s\n", c.Mutant.Name, word, c.By, c.Mutant.Fires, c.Runs,
+	fmt.Fprintf(w, "%-5s %-7s %-5s by %v of %v, run %d, %v: %s\n", c.Mutant.Name, word, c.Mutant.Driver, c.By, c.Mutant.Fires, c.Runs,
 		c.Took.Round(100*time.Millisecond), c.Mutant.What)
 	if !c.OK() || c.Mutant.Open != "" {
 		fmt.Fprintf(w, "      %s\n", c.Said)

@@ -88,6 +88,9 @@ func TestEveryRowSaysWhatShowsIt(t *testing.T) {
 		if (m.Driver == table.Sim || m.Driver == table.Netns) && !runs || m.Driver == table.Test && m.Test == "" {
 			t.Errorf("%s has nothing that shows it", m.Name)
 		}
+		if m.Also != "" && (m.Also == m.Driver || m.Also != table.Sim && m.Also != table.Netns) {
+			t.Errorf("%s must also be seen on %q", m.Name, m.Also)
+		}
 		if again, ok := table.ByName(m.Name); !ok || again.What != m.What {
 			t.Errorf("%s is not found by its name", m.Name)
 		}
