@@ -118,7 +118,7 @@ func (f *mutantFlags) one(ctx context.Context, b *builds, m table.Mutant) (suite
 		return c, err
 	}
 	began := time.Now()
-	for n := 0; n < f.runs && !c.Caught; n++ {
+	for n := 0; n < f.runs && !(c.Caught && c.Clean); n++ {
 		plan, err := suite.MutantPlan(m, n, f.seed).Complete()
 		if err != nil {
 			return c, fmt.Errorf("%s: %w", m.Name, err)
@@ -139,6 +139,9 @@ func (f *mutantFlags) one(ctx context.Context, b *builds, m table.Mutant) (suite
 		}
 		if c.Clean = clean.Verdict == check.VALID; !c.Clean {
 			c.Said = "without the bug: " + clean.Line() + " " + strings.Join(clean.Findings, "; ")
+		}
+		if clean.Verdict == check.FAILED {
+			break // what fires without the bug proves nothing; a run that proves nothing is made again
 		}
 	}
 	return c, f.elsewhere(ctx, b, &c)
