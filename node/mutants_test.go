@@ -97,7 +97,11 @@ func TestM3AFenceByVerifyLeaderPassesOnADeposedLeaderWhichIsH1(t *testing.T) {
 		_, err := n.FenceIndex(ctx)
 		return err == nil
 	}
-	if n := countStale(t, fence); n < 1 {
-		t.Errorf("stale in %d of %d runs, expected some", n, verifyRuns)
+	const batches = 10 // it shows in about one of six runs, and in fewer where the machine is busy
+	for range batches {
+		if countStale(t, fence) > 0 {
+			return
+		}
 	}
+	t.Errorf("stale in none of %d runs, expected some", batches*verifyRuns)
 }
