@@ -147,14 +147,16 @@ func (h *Hand) leader(ctx context.Context, most time.Duration, except ...int) (n
 	}
 }
 
-// ready waits until nodes are ready, and says which is not.
+// ready waits until nodes are ready, and says which is not. Nobody waits for one that is
+// replaced meanwhile.
 func (h *Hand) ready(ctx context.Context, most time.Duration, nodes ...int) error {
 	for began := time.Now(); ; {
 		waits := ""
 		for _, i := range nodes {
 			if s, err := h.status(ctx, i); err != nil || !s.Ready {
-				waits = h.Target.Nodes()[i]
-				break
+				if waits = h.Target.Nodes()[i]; waits != "" {
+					break
+				}
 			}
 		}
 		if waits == "" {

@@ -66,11 +66,13 @@ func corrupt(ctx context.Context, h *Hand, length time.Duration) error {
 	node := nodes[0]
 	kinds := []Corruption{CutTail, FlipLog, FlipLog, FlipSnap, FlipMeta, OlderCopy, EmptySnap, SwappedSnap}
 	kind := kinds[h.roll(len(kinds))]
-	before, _ := h.status(ctx, node)
+	before, err := h.status(ctx, node)
+	if err != nil {
+		return nil // it is hurt by something else, and who it is must be known to replace it
+	}
 	b := h.blame("N11", node)
-	defer b.over()
 	f := h.begin("corrupt", "N11", nodes)
-	err := h.kill(node)
+	err = h.kill(node)
 	what, err2 := h.Target.Corrupt(node, kind, h.dice())
 	if err2 != nil { // there may be nothing of that kind to damage yet
 		kind = FlipLog
@@ -78,8 +80,11 @@ func corrupt(ctx context.Context, h *Hand, length time.Duration) error {
 	}
 	err = errors.Join(err, err2, h.start(node))
 	became, err3 := h.survives(ctx, b, max(length, 10*h.Timeout))
-	if err3 != nil {
+	if err3 == nil {
+		b.last(before.NodeID)
+	} else {
 		err = errors.Join(err, h.replace(ctx, node, before.NodeID))
+		b.over()
 		became = fmt.Sprintf("it refused (%v) and was replaced", err3)
 	}
 	if what != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"raftboard/jepsen/history"
@@ -41,7 +42,10 @@ type blame struct {
 	h     *Hand
 	id    string // of the nemesis
 	nodes []int
-	why   error // of the first end; guarded by Hand.mu
+
+	// guarded by Hand.mu
+	why     error  // of the first end
+	spoiled string // the id of its node, when what is damaged there may be read only later
 }
 
 // process is that of a node.
@@ -72,9 +76,16 @@ func (h *Hand) Supervise(ctx context.Context) (end func()) {
 	over := make(chan struct{})
 	go func() { // ends with end
 		defer close(over)
+		var operators sync.WaitGroup
+		defer operators.Wait()
 		for rest(ctx, lookEvery) {
 			for _, i := range h.live() {
-				h.tend(i)
+				if id := h.tend(i); id != "" {
+					operators.Go(func() {
+						// If it cannot be done, no majority is left, or soon one is missing: that is seen.
+						_ = h.replace(ctx, i, id)
+					})
+				}
 			}
 		}
 	}()
@@ -90,8 +101,9 @@ func (h *Hand) Supervise(ctx context.Context) (end func()) {
 	}
 }
 
-// tend looks after one process.
-func (h *Hand) tend(i int) {
+// tend looks after one process. spoiled is the id of a node that found what was damaged in its
+// data long before: no start would mend that, and an operator must replace it.
+func (h *Hand) tend(i int) (spoiled string) {
 	p, give := h.hold(i)
 	defer give()
 	h.look(i, p)
@@ -99,15 +111,22 @@ func (h *Hand) tend(i int) {
 	due := p.ended != nil && !p.off && p.restarts < mostRestarts && h.Log.Now()-p.ended.f.Start >= restartAfter
 	if due {
 		p.restarts++
+		if p.ended.by != nil {
+			spoiled = p.ended.by.spoiled
+		}
+		p.off = spoiled != ""
 	}
 	h.mu.Unlock()
 	if !due {
-		return
+		return ""
 	}
 	h.recover(p)
-	// What keeps it from starting keeps it from being ready too, and that is looked at by
-	// whoever did it, and after everything was mended.
-	_ = h.Target.Start(i)
+	if spoiled == "" {
+		// What keeps it from starting keeps it from being ready too, and that is looked at by
+		// whoever did it, and after everything was mended.
+		_ = h.Target.Start(i)
+	}
+	return spoiled
 }
 
 // look asks whether a process has ended by itself. Called with its turn.
@@ -176,6 +195,14 @@ func (b *blame) over() {
 		}
 		b.h.mu.Unlock()
 	}
+}
+
+// last leaves the blame in place to the end of the run: the node is well, and yet something in
+// its data is damaged that it may come to read.
+func (b *blame) last(id string) {
+	b.h.mu.Lock()
+	defer b.h.mu.Unlock()
+	b.spoiled = id
 }
 
 // died is why the first of its nodes ended by itself; nil if none did.

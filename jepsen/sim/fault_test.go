@@ -264,6 +264,73 @@ func TestANodeThatABadDiskEndedIsStartedAgainAndNobodyIsBlamed(t *testing.T) {
 	})
 }
 
+// A node may come back on a damaged log and find the damage later, also while the nemesis asks
+// it how it is. That is told by the fault, and whoever cannot be started is replaced.
+func TestWhatIsDamagedIsFoundSoonOrLateAndTheNodeIsReplaced(t *testing.T) {
+	under(t, sim.Options{Compact: true}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {
+		kinds, err := nemesis.ByName("corrupt")
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() {
+			for ctx.Err() == nil {
+				_ = write(t, r, time.Second) // its outcome is nobody's business
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+		end := h.Supervise(ctx)
+		nemesis.Play(ctx, h, kinds, 2*time.Minute)
+		must(t, h.Mend(t.Context()))
+		end()
+		cancel()
+		group.Wait()
+		r.NoteDeaths()
+		for _, f := range r.Log.History().Faults {
+			if f.Witness == "" {
+				t.Errorf("a fault shows nothing: %+v", f)
+			}
+		}
+		if notes := r.Log.History().Notes; len(notes) > 0 {
+			t.Errorf("notes: %+v", notes)
+		}
+	})
+}
+
+// lowest are dice that always draw the first. Zero they may not say: drawing evenly would ask for ever.
+type lowest struct{}
+
+func (lowest) Uint64() uint64 { return 1 << 40 }
+
+// To say how it is a node reads the oldest entry of its log. If that is damaged it ends, and
+// with a process all goroutines end; whoever asked is none of them.
+func TestANodeThatEndsOverAQuestionDoesNotTakeTheAskerWithIt(t *testing.T) {
+	under(t, sim.Options{Compact: true}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {
+		n := (leading(t, r) + 1) % 3
+		for first := uint64(0); first < 2; time.Sleep(100 * time.Millisecond) { // its oldest entry is behind a snapshot
+			must(t, write(t, r, 5*time.Second))
+			s, err := status(r, n)
+			must(t, err)
+			first = s.First
+		}
+		must(t, r.Kill(n))
+		_, err := r.Corrupt(n, nemesis.FlipLog, rand.New(lowest{}))
+		must(t, err, r.Start(n))
+		asked := make(chan error)
+		go func() {
+			defer close(asked)
+			_, err := status(r, n)
+			asked <- err
+		}()
+		if err, answered := <-asked; !answered || err == nil {
+			t.Errorf("asked: %v, answered: %v", err, answered)
+		}
+		time.Sleep(10 * time.Second)
+		if died := r.Died(n); died == nil || !strings.Contains(died.Error(), "damaged") {
+			t.Errorf("it died of %v", died)
+		}
+	})
+}
+
 // A death that no fault explains condemns the run, though the node is started again.
 func TestANodeThatEndsWithoutAFaultIsNotedAndStartedAgain(t *testing.T) {
 	under(t, sim.Options{}, func(t *testing.T, r *sim.Run, h *nemesis.Hand) {

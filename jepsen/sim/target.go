@@ -9,6 +9,7 @@ import (
 
 	"raftboard/jepsen/history"
 	"raftboard/jepsen/nemesis"
+	"raftboard/node"
 )
 
 // died is told of a server that stopped by itself.
@@ -71,9 +72,27 @@ func (r *Run) Status(_ context.Context, i int) (nemesis.Status, error) {
 	case server.Node() == nil:
 		return nemesis.Status{NodeID: server.NodeID()}, nil
 	}
-	n, s := server.Node(), server.Node().Status()
+	s, err := asked(server.Node())
+	s.Ready = err == nil && server.Ready() == nil
+	return s, err
+}
+
+// asked asks on a goroutine of its own: to answer, a node reads its log, and one that finds
+// there that it must not go on ends the goroutine it is on, and that must not be a nemesis.
+func asked(n *node.Node) (nemesis.Status, error) {
+	answer := make(chan *node.Status, 1)
+	go func() {
+		var told *node.Status
+		defer func() { answer <- told }()
+		s := n.Status()
+		told = &s
+	}()
+	s := <-answer
+	if s == nil {
+		return nemesis.Status{}, errors.New("it ended itself over the question")
+	}
 	return nemesis.Status{NodeID: s.ID, Leader: n.IsLeader(), Term: s.Term, Applied: s.Applied, First: s.FirstLog,
-		Last: s.LastLog, Snapshot: s.SnapshotIndex, Ready: server.Ready() == nil}, nil
+		Last: s.LastLog, Snapshot: s.SnapshotIndex}, nil
 }
 
 // Kill implements nemesis.Target. A paused process dies too.
