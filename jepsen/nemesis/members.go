@@ -235,6 +235,10 @@ func compaction(ctx context.Context, h *Hand, length time.Duration) error {
 	err = h.shape(links, Shape{Cut: true})
 	rest(ctx, length)
 	past, err2 := h.compacted(ctx, node, 60*h.Timeout)
+	// What was on its way when the links were cut would arrive now, and may be all that it lacks.
+	for _, l := range links {
+		err2 = errors.Join(err2, h.Target.Break(l.from, l.to))
+	}
 	err = errors.Join(err, err2, h.shape(links, Shape{}))
 	caught, err3 := h.installed(ctx, b, past, down*h.Timeout)
 	witness := ""
@@ -269,7 +273,7 @@ func (h *Hand) installed(ctx context.Context, b *blame, past uint64, most time.D
 			if died := b.died(); died != nil {
 				return fmt.Sprintf("it ended itself (%v), was started again and caught up", died), nil
 			}
-			return "it installed a snapshot", nil
+			return "it caught up", nil
 		}
 		if !rest(ctx, 2*lookEvery) {
 			break
