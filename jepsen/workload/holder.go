@@ -43,6 +43,7 @@ type holder struct {
 	due     time.Time // when the next fate is
 	writes  int
 	crashed bool
+	paused  bool // it was, once
 }
 
 func (o *holder) run() {
@@ -248,13 +249,14 @@ func (o *holder) silent(lease *client.Lease, b *belief) {
 		b.end(history.BeliefSilent)
 		lease.LetGo()
 	}
-	for ends := time.Now().Add(3 * lease.Duration()); time.Now().Before(ends) && o.moved(lease.Key()) <= lease.Generation(); {
+	for ends := time.Now().Add(3 * lease.Duration()); time.Now().Before(ends) && o.moved(o.load, lease.Key()) <= lease.Generation(); {
 		if !rest(o.load, lease.Duration()/4) {
 			break
 		}
 	}
 	f.End = o.env.Log.Now()
 	o.env.Log.Fault(f)
+	o.unseat(lease) // it has had its time
 	o.guarded(lease)
 	o.fenced(lease)
 }
@@ -268,16 +270,19 @@ func (o *holder) pause(lease *client.Lease, b *belief) {
 	thaw := o.env.Cluster.Freeze(o.as)
 	f.Witness = o.cutOff(o.as)
 	lasts := lease.Duration() / 2 << o.dice.IntN(4)
-	if o.dice.IntN(2) == 0 {
-		lasts = longPause
+	if !o.paused || o.dice.IntN(2) == 0 { // the first one comes back too late
+		lasts, o.paused = longPause, true
 	}
 	until, moved := f.Start+lasts, false
 	for o.env.Log.Now() < until && rest(o.load, time.Second/5) {
-		if now := o.moved(lease.Key()); !moved && now > lease.Generation() && f.Witness != "" {
+		if now := o.moved(o.load, lease.Key()); !moved && now > lease.Generation() && f.Witness != "" {
 			f.Witness += fmt.Sprintf("; %s went on to generation %d", lease.Key(), now)
 			// The other one works for a while before this one comes back.
 			until, moved = min(until, o.env.Log.Now()+time.Second/2+time.Duration(o.dice.Int64N(int64(2*time.Second)))), true
 		}
+	}
+	if lasts == longPause || o.load.Err() != nil {
+		o.unseat(lease)
 	}
 	thaw()
 	f.End = o.env.Log.Now()

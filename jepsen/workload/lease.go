@@ -71,7 +71,7 @@ func (l Lease) Run(ctx context.Context, e Env) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	h := &house{env: e, load: load, hard: ctx, keys: newSerials(l.Keys, perLease), out: newOutside(e.Log), forcer: c,
-		pace: e.pace(l.Holders), calm: l.Calm, most: l.Holders / 3}
+		forcing: make(chan struct{}, 1), pace: e.pace(l.Holders), calm: l.Calm, most: l.Holders / 3}
 	for i := range l.Holders {
 		group.Go(func() { h.lodge(i) })
 	}
@@ -89,10 +89,13 @@ type house struct {
 	keys   *serials
 	out    *outside
 	forcer *client.Client
-	pace   time.Duration // the longest rest between two operations of a holder
-	calm   bool
-	away   atomic.Int32 // holders that are coming to a fate
-	most   int          // at the same time
+	// forcing holds one: the forcer does one thing at a time. It is no mutex, because virtual time
+	// passes while somebody waits.
+	forcing chan struct{}
+	pace    time.Duration // the longest rest between two operations of a holder
+	calm    bool
+	away    atomic.Int32 // holders that are coming to a fate
+	most    int          // at the same time
 }
 
 // key is the i-th one that is in use.
@@ -121,25 +124,40 @@ func (h *house) lodge(i int) {
 
 // force takes a key from its holder now and then, until the load ends.
 func (h *house) force() {
-	b, dice := h.forcer.Board(h.env.Board), h.env.dice(-1)
+	dice := h.env.dice(-1)
 	for rest(h.load, time.Duration(1+dice.Int64N(int64(forceMost)))) {
 		for _, i := range dice.Perm(len(h.keys.left)) { // until one of them is held
-			op := history.Op{Client: "forcer", Kind: history.Force, Key: h.key(i), Args: history.Args{Reason: "the dice said so"}}
-			ctx, cancel := context.WithTimeout(h.hard, callPatience)
-			_, err := h.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) {
-				return b.ForceRelease(ctx, op.Key, op.Args.Reason)
-			})
-			cancel()
-			if err == nil || errors.Is(err, client.ErrUnavailable) {
+			if err := h.forceOff(h.key(i), "the dice said so"); err == nil || errors.Is(err, client.ErrUnavailable) {
 				break
 			}
 		}
 	}
 }
 
+// forceOff takes a key from whoever holds it, as an operator does.
+func (h *house) forceOff(key, reason string) error {
+	h.forcing <- struct{}{}
+	defer func() { <-h.forcing }()
+	op := history.Op{Client: "forcer", Kind: history.Force, Key: key, Args: history.Args{Reason: reason}}
+	ctx, cancel := context.WithTimeout(h.hard, callPatience)
+	defer cancel()
+	_, err := h.env.call(ctx, op, func(ctx context.Context) (*boardpb.Result, error) {
+		return h.forcer.Board(h.env.Board).ForceRelease(ctx, key, reason)
+	})
+	return err
+}
+
+// unseat takes the key of a holder that was away for long and that nobody has succeeded:
+// elections prolong leases, and in a run that is full of them nobody would come back too late.
+func (h *house) unseat(lease *client.Lease) {
+	if h.moved(h.hard, lease.Key()) == lease.Generation() {
+		_ = h.forceOff(lease.Key(), "its holder does not come back") // what became of it is in the record
+	}
+}
+
 // moved is the newest generation of a key, as far as anybody who is not frozen can tell.
-func (h *house) moved(key string) uint64 {
-	ctx, cancel := context.WithTimeout(h.load, callPatience)
+func (h *house) moved(ctx context.Context, key string) uint64 {
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	got, _, err := h.forcer.Board(h.env.Board).Get(ctx, key, client.ReadOptions{})
 	if err != nil {
