@@ -273,7 +273,11 @@ func replay(ctx context.Context, h *Hand, length time.Duration) error {
 	const atOnce = 8
 	f := h.begin("replay", "N6", h.live())
 	d, sent, again := h.dice(), 0, 0
-	for began := time.Now(); time.Since(began) < max(length, 2*h.Timeout) && rest(ctx, h.Timeout/5); {
+	lasts := max(length, 2*h.Timeout)
+	for began := time.Now(); rest(ctx, h.Timeout/5); {
+		if took := time.Since(began); took > lasts && (again > 0 || took > lasts+5*h.Timeout) {
+			break // without a leader nothing is answered for as long as a short fault lasts
+		}
 		old := h.Tail(2000)
 		for range min(atOnce, len(old)) {
 			a := old[d.IntN(len(old))]

@@ -209,20 +209,27 @@ func (r *feedRun) probe(load context.Context, s *stream) {
 	}
 }
 
-// compact is what an operator does now and then: the older half, about, is given up.
+// compact is what an operator does now and then: the older half, about, is given up. He tries
+// again soon when nobody answered, for a short run has room for it once or twice.
 func (r *feedRun) compact(load context.Context, c *client.Client) {
+	const soon = time.Second / 4
 	dice := r.env.dice(198)
-	for rest(load, 2*time.Second+time.Duration(dice.Int64N(int64(3*time.Second)))) {
+	seldom := func() time.Duration { return 2*time.Second + time.Duration(dice.Int64N(int64(3*time.Second))) }
+	for wait := seldom(); rest(load, wait); {
 		known := r.known.Load()
 		if known < 50 {
+			wait = soon
 			continue
 		}
 		before := known/4 + uint64(dice.Int64N(int64(known/2)))
 		out, cancel := context.WithTimeout(context.WithoutCancel(load), callPatience)
-		r.env.call(out, history.Op{Client: "steward", Kind: history.Compact}, func(ctx context.Context) (*boardpb.Result, error) {
+		_, err := r.env.call(out, history.Op{Client: "steward", Kind: history.Compact}, func(ctx context.Context) (*boardpb.Result, error) {
 			return c.CompactBoard(ctx, r.env.Board, before)
 		})
 		cancel()
+		if wait = seldom(); err != nil {
+			wait = soon
+		}
 	}
 }
 
