@@ -15,7 +15,10 @@ import (
 // Config says where the nodes are and who the client is. Start from DefaultConfig.
 type Config struct {
 	// Endpoints are gRPC addresses of nodes, host:port, asked in this order. One is
-	// enough to start; the leader is learned from answers.
+	// enough to start: answers name the leader, and a client in use asks for the members
+	// now and then, so it outlives the nodes named here. They stay the last resort, when
+	// no member answers; only a client that was idle while all of them were replaced
+	// depends on them. A DNS name that follows the nodes serves that too.
 	Endpoints []string
 	// As is the name the client states to a server with --auth off (SPEC F-11).
 	As string
@@ -49,7 +52,7 @@ func DefaultConfig() Config {
 // principalName is SPEC F-11.
 const principalName = `^[a-z][a-z0-9_-]{0,47}$`
 
-// maxEndpoints bounds the endpoints given and those learned from answers together.
+// maxEndpoints bounds the endpoints given and those learned together.
 const maxEndpoints = 64
 
 // Validate says what is wrong with a Config, naming the field.

@@ -27,9 +27,7 @@ func (cl *Cluster) Status(ctx context.Context, local bool) (*wirepb.StatusRespon
 	return ask(ctx, cl.c, true, func(ctx context.Context, s wirepb.ClusterClient) (*wirepb.StatusResponse, error) {
 		resp, err := s.Status(ctx, &wirepb.StatusRequest{Local: local})
 		if l := resp.GetLeader(); err == nil && l != nil {
-			cl.c.routes.mu.Lock()
-			cl.c.routes.learn(l)
-			cl.c.routes.mu.Unlock()
+			cl.c.routes.hint(l)
 		}
 		return resp, err
 	})
@@ -96,6 +94,7 @@ func (cl *Cluster) Snapshot(ctx context.Context, w io.Writer) (index, term uint6
 	if err != nil {
 		return 0, 0, err
 	}
+	defer ep.exit()
 	stream, err := wirepb.NewClusterClient(ep.conn).Snapshot(cl.c.outgoing(ctx), &wirepb.SnapshotRequest{})
 	for err == nil {
 		var chunk *wirepb.SnapshotChunk
@@ -140,7 +139,11 @@ func ask[T any](ctx context.Context, c *Client, repeat bool, fn func(context.Con
 		if !tryElsewhere(last.Result, repeat) {
 			return none, last
 		}
-		c.routes.failed(ep, failedSoon, errors.New(last.Result.Message), leaderIn(last.cause))
+		leader, kind := leaderIn(last.cause), failedSoon
+		if leader != nil {
+			kind = failedBusy
+		}
+		c.routes.failed(ep, kind, errors.New(last.Result.Message), leader)
 		if c.mayTry(ctx) != nil {
 			break
 		}
@@ -156,6 +159,10 @@ func askOne[T any](ctx context.Context, ep *endpoint, n int, repeat bool, fn fun
 	var none T
 	tctx, cancel := context.WithTimeout(ep.c.outgoing(ctx), tryTime(ctx, n))
 	defer cancel()
+	if err := ep.enter(); err != nil {
+		return none, unanswered(boardpb.Proposed_PROPOSED_NO, err, "%v", err)
+	}
+	defer ep.exit()
 	if err := ep.connect(tctx); err != nil {
 		return none, unanswered(boardpb.Proposed_PROPOSED_NO, err, "%v", err)
 	}

@@ -239,7 +239,7 @@ func (e *endpoint) judge(req request, resp *wirepb.SessionResponse) (answer, ver
 		ans.read = &wirepb.ReadResponse{Failure: ans.result}
 		return ans, answered
 	case res.GetCode() == boardpb.Code_CODE_UNAVAILABLE:
-		e.c.routes.failed(e, failedSoon, errors.New(res.Message), leader)
+		e.c.routes.failed(e, failedBusy, errors.New(res.Message), leader)
 		ans.wait = e.pause(res, leader)
 		if res.Proposed == boardpb.Proposed_PROPOSED_UNKNOWN && req.read == nil {
 			return ans, unknown
@@ -250,7 +250,7 @@ func (e *endpoint) judge(req request, resp *wirepb.SessionResponse) (answer, ver
 		ans.wait = max(time.Duration(res.RetryAfterMs)*time.Millisecond, 50*time.Millisecond)
 		return ans, tooMany
 	case res.GetCode() == boardpb.Code_CODE_READ_TIMEOUT:
-		e.c.routes.failed(e, failedSoon, errors.New(res.Message), leader)
+		e.c.routes.failed(e, failedBusy, errors.New(res.Message), leader)
 		return ans, readTooLate
 	}
 	e.c.routes.answered(e, node, leader)

@@ -1,7 +1,8 @@
 // Package client is the Go client of raftboard.
 //
 // Think of a telephone exchange. A Client holds one line (a multiplexed session) to the
-// node that leads, and knows the other numbers. A call goes out on that line under an
+// node that leads, and knows the other numbers: those of its Config, and those of the
+// members, for which it asks again while it is in use. A call goes out on that line under an
 // identity: the next number of a Loop, or a key made for it. What comes back is one of
 // three things: a Result, and the call is over; "not done", and it goes to another node;
 // or nothing, and then it goes out again under the same identity, so that it takes

@@ -36,11 +36,16 @@ type endpoint struct {
 	board  wirepb.BoardClient
 	health health // guarded by router.mu
 
+	configured bool // in the Config: never given up
+	member     bool // in the newest list of members; guarded by router.mu
+
 	mu      sync.Mutex
 	current *session
 	opening chan struct{} // closed when the attempt under way is over; nil: none
 	failure error         // of the last attempt
 	dialed  error         // why the last dial failed
+	open    int           // sessions, watches and unary calls under way
+	retired bool          // given up: the connection is closed
 }
 
 func newEndpoint(c *Client, addr string) (*endpoint, error) {
@@ -70,6 +75,50 @@ func newEndpoint(c *Client, addr string) (*endpoint, error) {
 	e.conn, e.board = conn, wirepb.NewBoardClient(conn)
 	return e, nil
 }
+
+// enter counts a stream or a call in, under which the connection is not given up; exit
+// counts it out. It fails once the endpoint is given up, before anything was done.
+func (e *endpoint) enter() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.retired {
+		return errRetired
+	}
+	e.open++
+	return nil
+}
+
+func (e *endpoint) exit() {
+	e.mu.Lock()
+	e.open--
+	e.mu.Unlock()
+}
+
+// retire gives the endpoint up, unless something is under way on it; a session on which
+// nobody waits for anything is nothing.
+func (e *endpoint) retire() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	busy := e.open
+	if s := e.current; s != nil && !s.over() && busy == 1 && s.leave(errRetired) {
+		busy = 0
+	}
+	if e.opening != nil || busy > 0 {
+		return false
+	}
+	e.retired = true
+	closing := func() { e.conn.Close() } // it says farewell, which takes long where nobody listens
+	if !e.c.start(closing) {
+		closing()
+	}
+	return true
+}
+
+// connected says whether the connection stands.
+func (e *endpoint) connected() bool { return e.conn.GetState() == connectivity.Ready }
+
+// errRetired is the end of an endpoint whose node is in the cluster no more.
+var errRetired = errors.New("the node is no member any more")
 
 // connect waits until the connection stands, for callers that must know that a failure
 // before that did nothing. It gives up when one attempt failed, or when ctx ends.
@@ -104,6 +153,10 @@ func (e *endpoint) connect(ctx context.Context) error {
 func (e *endpoint) session(ctx context.Context) (*session, error) {
 	for {
 		e.mu.Lock()
+		if e.retired {
+			e.mu.Unlock()
+			return nil, errRetired
+		}
 		if s := e.current; s != nil && !s.over() {
 			e.mu.Unlock()
 			return s, nil
@@ -114,7 +167,7 @@ func (e *endpoint) session(ctx context.Context) (*session, error) {
 		if mine {
 			wait = make(chan struct{})
 			e.opening = wait
-			if !e.c.start(e.open) {
+			if !e.c.start(e.begin) {
 				e.opening = nil
 				e.mu.Unlock()
 				return nil, ErrClosed
@@ -138,8 +191,8 @@ func (e *endpoint) session(ctx context.Context) (*session, error) {
 // errConnect is an attempt that led to nothing in its time: perhaps packets are swallowed.
 var errConnect = fmt.Errorf("did not answer within %v", connectTimeout)
 
-// open makes one attempt to open a session and wakes those who wait for it.
-func (e *endpoint) open() {
+// begin makes one attempt to open a session and wakes those who wait for it.
+func (e *endpoint) begin() {
 	s, err := e.attempt()
 	e.mu.Lock()
 	e.current, e.failure = s, err
@@ -158,6 +211,7 @@ func (e *endpoint) attempt() (*session, error) {
 	inTime := timer.Stop()
 	if err == nil && inTime {
 		s := newSession(e, stream, cancel)
+		_ = e.enter() // an attempt under way keeps the endpoint; session.end is the exit
 		if e.c.start(s.send) && e.c.start(s.receive) {
 			return s, nil
 		}

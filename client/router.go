@@ -15,10 +15,11 @@ type router struct {
 	c *Client
 
 	mu     sync.Mutex
-	all    []*endpoint // as configured, then as learned
+	all    []*endpoint // members before the others; each as configured, then as learned
 	leader *endpoint
 	term   uint64
 	home   int // index of the endpoint used while no leader is known
+	list   membership
 	closed bool
 }
 
@@ -27,7 +28,7 @@ type health struct {
 	failures int
 	until    time.Time // not asked before, unless all are in the same position
 	cause    error     // last failure, for the error text
-	nodeID   string
+	nodeID   string    // who answered there, until it could not be reached
 }
 
 func newRouter(c *Client) (*router, error) {
@@ -40,14 +41,22 @@ func newRouter(c *Client) (*router, error) {
 		if err != nil {
 			return nil, fmt.Errorf("client: endpoint %s: %w", addr, err)
 		}
+		ep.configured = true
 		r.all = append(r.all, ep)
 	}
 	return r, nil
 }
 
+// find gives the endpoint where a node answers, under whatever name, or the one with its
+// address.
 func (r *router) find(addr, nodeID string) *endpoint {
 	for _, ep := range r.all {
-		if ep.addr == addr || (nodeID != "" && ep.health.nodeID == nodeID) {
+		if nodeID != "" && ep.health.nodeID == nodeID {
+			return ep
+		}
+	}
+	for _, ep := range r.all {
+		if ep.addr == addr {
 			return ep
 		}
 	}
@@ -90,11 +99,19 @@ func (r *router) pick(want place) (ep *endpoint, healthy bool) {
 // answered notes a good sign from an endpoint and what its answer said of the leader.
 func (r *router) answered(ep *endpoint, nodeID string, leader *wirepb.Leader) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	ep.health.failures, ep.health.until, ep.health.cause = 0, time.Time{}, nil
 	if nodeID != "" {
 		ep.health.nodeID = nodeID
 	}
+	r.learn(leader)
+	r.mu.Unlock()
+	r.heard(ep)
+}
+
+// hint takes what an answer said of the leader and nothing else.
+func (r *router) hint(leader *wirepb.Leader) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.learn(leader)
 }
 
@@ -102,7 +119,8 @@ func (r *router) answered(ep *endpoint, nodeID string, leader *wirepb.Leader) {
 type failureKind int
 
 const (
-	failedSoon   failureKind = iota // refused, unreachable, draining or without a leader
+	failedBusy   failureKind = iota // it spoke, and could not help: draining, without a leader
+	failedSoon                      // refused or unreachable
 	failedSilent                    // said nothing at all: perhaps it swallows packets
 )
 
@@ -112,12 +130,18 @@ func (r *router) failed(ep *endpoint, kind failureKind, cause error, leader *wir
 	if kind == failedSilent {
 		first, most = time.Second, 30*time.Second
 	}
+	if kind == failedBusy {
+		defer r.heard(ep)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := &ep.health
 	h.until = time.Now().Add(backoff(h.failures, first, most))
 	h.failures++
 	h.cause = cause
+	if kind != failedBusy {
+		h.nodeID = "" // whoever it was may have moved
+	}
 	if r.all[r.home] == ep {
 		r.home = (r.home + 1) % len(r.all)
 	}
@@ -128,14 +152,15 @@ func (r *router) failed(ep *endpoint, kind failureKind, cause error, leader *wir
 }
 
 // learn takes a hint that is not older than what is known. An address that is not among
-// the endpoints becomes one, within the bound. Called with r.mu held.
+// the endpoints becomes one, within the bound. A new leader is a reason to ask who the
+// members are. Called with r.mu held.
 func (r *router) learn(leader *wirepb.Leader) {
 	if leader == nil || leader.GrpcAddr == "" || leader.Term < r.term {
 		return
 	}
 	ep := r.find(leader.GrpcAddr, leader.NodeId)
 	if ep == nil {
-		if len(r.all) >= maxEndpoints || r.closed {
+		if r.closed || !usable(leader.GrpcAddr) || !r.room() {
 			return
 		}
 		fresh, err := newEndpoint(r.c, leader.GrpcAddr)
@@ -144,6 +169,9 @@ func (r *router) learn(leader *wirepb.Leader) {
 		}
 		ep = fresh
 		r.all = append(r.all, ep)
+	}
+	if leader.Term > r.term {
+		r.list.soon()
 	}
 	ep.health.nodeID = leader.NodeId
 	r.leader, r.term = ep, leader.Term

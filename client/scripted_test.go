@@ -43,7 +43,10 @@ type scripted struct {
 	calls  []*wirepb.SessionRequest
 	refuse error // of every session
 	remove func() error
-	open   atomic.Int32 // sessions
+	list   *wirepb.MembersResponse // nil: an older server, which does not know the question
+	asked  int                     // for the list
+	mute   bool                    // to that question
+	open   atomic.Int32            // sessions
 }
 
 // call is one request as a script sees it.
@@ -160,6 +163,39 @@ func (n *scripted) Watch(req *wirepb.WatchRequest, stream grpc.ServerStreamingSe
 		return status.Error(codes.Unavailable, "no script for a watch")
 	}
 	return watch(req, stream)
+}
+
+// Members answers the list of the script.
+func (n *scripted) Members(ctx context.Context, req *wirepb.MembersRequest) (*wirepb.MembersResponse, error) {
+	n.mu.Lock()
+	list, mute := n.list, n.mute
+	n.asked++
+	n.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if list == nil {
+		return n.UnimplementedClusterServer.Members(ctx, req)
+	}
+	return list, nil
+}
+
+// knows makes a node answer with the members at these addresses.
+func (n *scripted) knows(applied uint64, addrs ...string) {
+	list := &wirepb.MembersResponse{ClusterId: "c", NodeId: "id-" + n.addr, Applied: applied}
+	for _, addr := range addrs {
+		list.Members = append(list.Members, &boardpb.Node{Id: "id-" + addr, Name: addr, GrpcAddr: addr})
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = list
+}
+
+func (n *scripted) timesAsked() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.asked
 }
 
 func (n *scripted) Remove(context.Context, *wirepb.RemoveRequest) (*wirepb.RemoveResponse, error) {

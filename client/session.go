@@ -28,8 +28,8 @@ type session struct {
 	pending map[uint64]*exchange
 	lastID  uint64
 	ended   bool
-	leaving bool // the server said goodbye: finish what is pending, begin nothing
-	heard   bool // anything at all came back
+	leaving error // why to finish what is pending and begin nothing: the server said goodbye
+	heard   bool  // anything at all came back
 	err     error
 }
 
@@ -96,8 +96,8 @@ func (s *session) begin(req *wirepb.SessionRequest) (*exchange, error) {
 	if s.ended {
 		return nil, s.err
 	}
-	if s.leaving {
-		return nil, errGoodbye
+	if s.leaving != nil {
+		return nil, s.leaving
 	}
 	s.lastID++
 	req.Id = s.lastID
@@ -171,11 +171,11 @@ func (s *session) receive() {
 		s.mu.Lock()
 		s.heard = true
 		if bye := resp.GetGoodbye(); bye != nil {
-			s.leaving = true
+			s.leaving = errGoodbye
 			s.closeIfDone()
 			s.mu.Unlock()
 			s.ep.drop(s)
-			s.ep.c.routes.failed(s.ep, failedSoon, errGoodbye, bye.Leader)
+			s.ep.c.routes.failed(s.ep, failedBusy, errGoodbye, bye.Leader)
 			continue
 		}
 		if x := s.pending[resp.Id]; x != nil {
@@ -188,9 +188,21 @@ func (s *session) receive() {
 	}
 }
 
+// leave ends the session if nobody waits for an answer on it.
+func (s *session) leave(why error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pending) > 0 {
+		return false
+	}
+	s.leaving = why
+	s.closeIfDone()
+	return true
+}
+
 // closeIfDone ends a session that drained. Called with s.mu held.
 func (s *session) closeIfDone() {
-	if s.leaving && len(s.pending) == 0 {
+	if s.leaving != nil && len(s.pending) == 0 {
 		s.cancel()
 	}
 }
@@ -198,6 +210,7 @@ func (s *session) closeIfDone() {
 func (s *session) end(err error) {
 	s.cancel()
 	s.ep.drop(s)
+	defer s.ep.exit()
 	s.mu.Lock()
 	s.ended = true
 	s.err = s.reason(err)
@@ -214,8 +227,8 @@ func (s *session) end(err error) {
 // reason turns the end of the stream into what callers are told. A status that names a
 // refusal of the whole session (who the client is) is kept as such; see refused in do.go.
 func (s *session) reason(err error) error {
-	if s.leaving {
-		return errGoodbye
+	if s.leaving != nil {
+		return s.leaving
 	}
 	if s.ep.c.ctx.Err() != nil {
 		return ErrClosed

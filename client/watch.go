@@ -150,6 +150,7 @@ func (w *Watch) run() {
 		ep, err := w.b.c.connected(w.ctx, anywhere)
 		if err == nil {
 			err = w.stream(ep, &failures)
+			ep.exit()
 		}
 		if w.ctx.Err() != nil {
 			w.end(w.gone())
@@ -222,6 +223,7 @@ func (w *Watch) stream(ep *endpoint, failures *int) error {
 		if err != nil {
 			break
 		}
+		w.b.c.routes.heard(ep)
 		if resp.GetOpened() != nil {
 			*failures, patience = 0, watchSilence
 			w.b.c.routes.answered(ep, resp.GetOpened().NodeId, nil)
@@ -341,7 +343,7 @@ func (w *Watch) put(m Message) error {
 }
 
 // connected picks an endpoint and waits until its connection stands, going on to others
-// until ctx ends.
+// until ctx ends. The caller uses it and then calls exit.
 func (c *Client) connected(ctx context.Context, want place) (*endpoint, error) {
 	for n := 0; ; n++ {
 		if err := c.mayTry(ctx); err != nil {
@@ -353,10 +355,14 @@ func (c *Client) connected(ctx context.Context, want place) (*endpoint, error) {
 				continue
 			}
 		}
+		if ep.enter() != nil {
+			continue // another was picked meanwhile
+		}
 		err := ep.connect(ctx)
 		if err == nil {
 			return ep, nil
 		}
+		ep.exit()
 		kind := failedSoon
 		if errors.Is(err, errConnect) {
 			kind = failedSilent

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -345,6 +346,70 @@ func TestT79AllNodesMoveToNewAddressesAndStayThreeMembers(t *testing.T) {
 			t.Errorf("status is %v", s)
 		}
 		as(t, c, "w1", moved).ok(set("results/w1/a", "2"))
+	})
+}
+
+// memberAddrs asks a node as any worker may.
+func memberAddrs(t *testing.T, c *clustertest.Cluster, i int) (*wirepb.MembersResponse, []string) {
+	t.Helper()
+	began := time.Now()
+	answer, err := wirepb.NewClusterClient(c.Conn("client", i)).Members(clustertest.As(t.Context(), "w1"), &wirepb.MembersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 100*time.Millisecond {
+		t.Errorf("the members took %v", took)
+	}
+	var addrs []string
+	for _, m := range answer.Members {
+		addrs = append(addrs, m.GrpcAddr)
+	}
+	slices.Sort(addrs)
+	return answer, addrs
+}
+
+func TestEveryNodeTellsTheMembersAtOnceFromItsOwnState(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := clustertest.Start(t, clustertest.Options{})
+		gone := c.Follower()
+		stays := c.Follower(gone)
+		answer, addrs := memberAddrs(t, c, stays)
+		want := c.Addrs()
+		if !slices.Equal(addrs, want) || answer.ClusterId == "" || answer.NodeId != c.Members[stays].Server.NodeID() ||
+			answer.Leader.GetGrpcAddr() != c.Addr(c.Leader()) || answer.Applied == 0 {
+			t.Fatalf("got %v", answer)
+		}
+		op, ctx := operator(t, c, c.Leader())
+		if _, err := op.Remove(ctx, &wirepb.RemoveRequest{Id: c.Members[gone].Name}); err != nil {
+			t.Fatal(err)
+		}
+		c.Died(gone)
+		want = slices.DeleteFunc(want, func(addr string) bool { return addr == c.Addr(gone) })
+		c.Eventually("the removed node is none of them", func() bool {
+			_, addrs = memberAddrs(t, c, stays)
+			return slices.Equal(addrs, want)
+		})
+		before, _ := memberAddrs(t, c, stays)
+		if before.Applied <= answer.Applied {
+			t.Errorf("the newer list is at %d, the older at %d", before.Applied, answer.Applied)
+		}
+
+		// Alone, without a leader, it still says what it knows.
+		c.Kill(c.Leader())
+		time.Sleep(time.Minute)
+		if answer, addrs := memberAddrs(t, c, stays); !slices.Equal(addrs, want) || answer.Leader != nil {
+			t.Errorf("without a leader: %v", answer)
+		}
+	})
+}
+
+func TestANodeWithoutAClusterKnowsNoMembers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := clustertest.Start(t, clustertest.Options{Later: true})
+		c.Restart(0)
+		if answer, addrs := memberAddrs(t, c, 0); len(addrs) != 0 || answer.NodeId == "" || answer.ClusterId != "" || answer.Leader != nil {
+			t.Errorf("got %v", answer)
+		}
 	})
 }
 

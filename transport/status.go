@@ -37,6 +37,31 @@ func (f clusterFace) Nodes(ctx context.Context, _ *wirepb.NodesRequest) (*wirepb
 	return &wirepb.NodesResponse{Nodes: f.service.status(ctx, false).Nodes}, nil
 }
 
+// Members is how clients keep up with the nodes: what this node's own state says, at once.
+func (f clusterFace) Members(ctx context.Context, _ *wirepb.MembersRequest) (*wirepb.MembersResponse, error) {
+	if _, refused := resolveActor(ctx, f.service.auth); refused != nil {
+		return nil, statusOf(refused, f.service.leader())
+	}
+	return f.service.members(), nil
+}
+
+func (s *service) members() *wirepb.MembersResponse {
+	answer := &wirepb.MembersResponse{NodeId: s.self.Id, Leader: s.leader()}
+	answer.ClusterId, _ = s.identity()
+	n := s.node.Load()
+	if n == nil {
+		return answer
+	}
+	view := n.View()
+	answer.Applied = view.Applied()
+	for _, known := range view.Cluster().Nodes { // the record alone: what applied orders
+		if !known.Removed {
+			answer.Members = append(answer.Members, known)
+		}
+	}
+	return answer
+}
+
 func (s *service) status(ctx context.Context, local bool) *wirepb.StatusResponse {
 	answer := &wirepb.StatusResponse{NodeId: s.self.Id, Leader: s.leader(), Health: "no leader"}
 	answer.ClusterId, answer.ClusterName = s.identity()

@@ -4277,6 +4277,118 @@ func (x *SnapshotChunk) GetData() []byte {
 	return nil
 }
 
+type MembersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MembersRequest) Reset() {
+	*x = MembersRequest{}
+	mi := &file_transport_pb_service_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MembersRequest) ProtoMessage() {}
+
+func (x *MembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
+func (*MembersRequest) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+}
+
+type MembersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ClusterId     string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"` // who answered
+	Leader        *Leader                `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`
+	Applied       uint64                 `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"` // the entry up to which the answer is true: of two, the higher one is newer
+	Members       []*pb.Node             `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`  // all that are recorded and not removed; none: this node has no cluster yet
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MembersResponse) Reset() {
+	*x = MembersResponse{}
+	mi := &file_transport_pb_service_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MembersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MembersResponse) ProtoMessage() {}
+
+func (x *MembersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
+func (*MembersResponse) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *MembersResponse) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *MembersResponse) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *MembersResponse) GetLeader() *Leader {
+	if x != nil {
+		return x.Leader
+	}
+	return nil
+}
+
+func (x *MembersResponse) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *MembersResponse) GetMembers() []*pb.Node {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
 type Timing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	HeartbeatMs   int64                  `protobuf:"varint,1,opt,name=heartbeat_ms,json=heartbeatMs,proto3" json:"heartbeat_ms,omitempty"`
@@ -4288,7 +4400,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4300,7 +4412,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4313,7 +4425,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Timing) GetHeartbeatMs() int64 {
@@ -4350,7 +4462,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4362,7 +4474,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4375,7 +4487,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HelloRequest) GetClusterId() string {
@@ -4430,7 +4542,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4442,7 +4554,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4455,7 +4567,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *HelloResponse) GetClusterId() string {
@@ -4532,7 +4644,7 @@ type IntentRequest struct {
 
 func (x *IntentRequest) Reset() {
 	*x = IntentRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4656,7 @@ func (x *IntentRequest) String() string {
 func (*IntentRequest) ProtoMessage() {}
 
 func (x *IntentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +4669,7 @@ func (x *IntentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentRequest.ProtoReflect.Descriptor instead.
 func (*IntentRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *IntentRequest) GetClusterId() string {
@@ -4592,7 +4704,7 @@ type IntentResponse struct {
 
 func (x *IntentResponse) Reset() {
 	*x = IntentResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4604,7 +4716,7 @@ func (x *IntentResponse) String() string {
 func (*IntentResponse) ProtoMessage() {}
 
 func (x *IntentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4617,7 +4729,7 @@ func (x *IntentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentResponse.ProtoReflect.Descriptor instead.
 func (*IntentResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *IntentResponse) GetAccepted() bool {
@@ -4653,7 +4765,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4665,7 +4777,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4678,7 +4790,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *JoinRequest) GetClusterId() string {
@@ -4720,7 +4832,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4732,7 +4844,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4745,7 +4857,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -4782,7 +4894,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4794,7 +4906,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4807,7 +4919,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ForwardRequest) GetId() uint64 {
@@ -4849,7 +4961,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4861,7 +4973,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4874,7 +4986,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ForwardResponse) GetId() uint64 {
@@ -4907,7 +5019,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4919,7 +5031,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4932,7 +5044,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *FenceRequest) GetFrom() string {
@@ -4952,7 +5064,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4964,7 +5076,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4977,7 +5089,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *FenceResponse) GetIndex() uint64 {
@@ -5003,7 +5115,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5015,7 +5127,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5028,7 +5140,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DigestRequest) GetIndex() uint64 {
@@ -5048,7 +5160,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5060,7 +5172,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5073,7 +5185,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *DigestResponse) GetKnown() bool {
@@ -5098,7 +5210,7 @@ type NodeStatusRequest struct {
 
 func (x *NodeStatusRequest) Reset() {
 	*x = NodeStatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5110,7 +5222,7 @@ func (x *NodeStatusRequest) String() string {
 func (*NodeStatusRequest) ProtoMessage() {}
 
 func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5123,7 +5235,7 @@ func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*NodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
 }
 
 type NodeStatusResponse struct {
@@ -5135,7 +5247,7 @@ type NodeStatusResponse struct {
 
 func (x *NodeStatusResponse) Reset() {
 	*x = NodeStatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5147,7 +5259,7 @@ func (x *NodeStatusResponse) String() string {
 func (*NodeStatusResponse) ProtoMessage() {}
 
 func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5160,7 +5272,7 @@ func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*NodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *NodeStatusResponse) GetState() *NodeState {
@@ -5481,7 +5593,15 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rSnapshotChunk\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\"g\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"\x10\n" +
+	"\x0eMembersRequest\"\xc5\x01\n" +
+	"\x0fMembersResponse\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12,\n" +
+	"\x06leader\x18\x03 \x01(\v2\x14.raftboard.v1.LeaderR\x06leader\x12\x18\n" +
+	"\aapplied\x18\x04 \x01(\x04R\aapplied\x122\n" +
+	"\amembers\x18\x05 \x03(\v2\x18.raftboard.board.v1.NodeR\amembers\"g\n" +
 	"\x06Timing\x12!\n" +
 	"\fheartbeat_ms\x18\x01 \x01(\x03R\vheartbeatMs\x12\x1f\n" +
 	"\velection_ms\x18\x02 \x01(\x03R\n" +
@@ -5559,7 +5679,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\aSession\x12\x1c.raftboard.v1.SessionRequest\x1a\x1d.raftboard.v1.SessionResponse(\x010\x01\x12@\n" +
 	"\x05Apply\x12\x1a.raftboard.v1.ApplyRequest\x1a\x1b.raftboard.v1.ApplyResponse\x12=\n" +
 	"\x04Read\x12\x19.raftboard.v1.ReadRequest\x1a\x1a.raftboard.v1.ReadResponse\x12B\n" +
-	"\x05Watch\x12\x1a.raftboard.v1.WatchRequest\x1a\x1b.raftboard.v1.WatchResponse0\x012\xfe\x04\n" +
+	"\x05Watch\x12\x1a.raftboard.v1.WatchRequest\x1a\x1b.raftboard.v1.WatchResponse0\x012\xc6\x05\n" +
 	"\aCluster\x12C\n" +
 	"\x06Status\x12\x1b.raftboard.v1.StatusRequest\x1a\x1c.raftboard.v1.StatusResponse\x12@\n" +
 	"\x05Nodes\x12\x1a.raftboard.v1.NodesRequest\x1a\x1b.raftboard.v1.NodesResponse\x12:\n" +
@@ -5569,7 +5689,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x06Demote\x12\x1b.raftboard.v1.DemoteRequest\x1a\x1c.raftboard.v1.DemoteResponse\x12I\n" +
 	"\bStepDown\x12\x1d.raftboard.v1.StepDownRequest\x1a\x1e.raftboard.v1.StepDownResponse\x12I\n" +
 	"\bSettings\x12\x1d.raftboard.v1.SettingsRequest\x1a\x1e.raftboard.v1.SettingsResponse\x12H\n" +
-	"\bSnapshot\x12\x1d.raftboard.v1.SnapshotRequest\x1a\x1b.raftboard.v1.SnapshotChunk0\x012\xf0\x03\n" +
+	"\bSnapshot\x12\x1d.raftboard.v1.SnapshotRequest\x1a\x1b.raftboard.v1.SnapshotChunk0\x01\x12F\n" +
+	"\aMembers\x12\x1c.raftboard.v1.MembersRequest\x1a\x1d.raftboard.v1.MembersResponse2\xf0\x03\n" +
 	"\x04Peer\x12@\n" +
 	"\x05Hello\x12\x1a.raftboard.v1.HelloRequest\x1a\x1b.raftboard.v1.HelloResponse\x12C\n" +
 	"\x06Intent\x12\x1b.raftboard.v1.IntentRequest\x1a\x1c.raftboard.v1.IntentResponse\x12=\n" +
@@ -5593,7 +5714,7 @@ func file_transport_pb_service_proto_rawDescGZIP() []byte {
 }
 
 var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_transport_pb_service_proto_goTypes = []any{
 	(Consistency)(0),           // 0: raftboard.v1.Consistency
 	(*Leader)(nil),             // 1: raftboard.v1.Leader
@@ -5654,40 +5775,42 @@ var file_transport_pb_service_proto_goTypes = []any{
 	(*SettingsResponse)(nil),   // 56: raftboard.v1.SettingsResponse
 	(*SnapshotRequest)(nil),    // 57: raftboard.v1.SnapshotRequest
 	(*SnapshotChunk)(nil),      // 58: raftboard.v1.SnapshotChunk
-	(*Timing)(nil),             // 59: raftboard.v1.Timing
-	(*HelloRequest)(nil),       // 60: raftboard.v1.HelloRequest
-	(*HelloResponse)(nil),      // 61: raftboard.v1.HelloResponse
-	(*IntentRequest)(nil),      // 62: raftboard.v1.IntentRequest
-	(*IntentResponse)(nil),     // 63: raftboard.v1.IntentResponse
-	(*JoinRequest)(nil),        // 64: raftboard.v1.JoinRequest
-	(*JoinResponse)(nil),       // 65: raftboard.v1.JoinResponse
-	(*ForwardRequest)(nil),     // 66: raftboard.v1.ForwardRequest
-	(*ForwardResponse)(nil),    // 67: raftboard.v1.ForwardResponse
-	(*FenceRequest)(nil),       // 68: raftboard.v1.FenceRequest
-	(*FenceResponse)(nil),      // 69: raftboard.v1.FenceResponse
-	(*DigestRequest)(nil),      // 70: raftboard.v1.DigestRequest
-	(*DigestResponse)(nil),     // 71: raftboard.v1.DigestResponse
-	(*NodeStatusRequest)(nil),  // 72: raftboard.v1.NodeStatusRequest
-	(*NodeStatusResponse)(nil), // 73: raftboard.v1.NodeStatusResponse
-	(*pb.Command)(nil),         // 74: raftboard.board.v1.Command
-	(*pb.Result)(nil),          // 75: raftboard.board.v1.Result
-	(pb.LeaseState)(0),         // 76: raftboard.board.v1.LeaseState
-	(pb.Kind)(0),               // 77: raftboard.board.v1.Kind
-	(*pb.Ended)(nil),           // 78: raftboard.board.v1.Ended
-	(*pb.Entry)(nil),           // 79: raftboard.board.v1.Entry
-	(*pb.Lease)(nil),           // 80: raftboard.board.v1.Lease
-	(pb.Mode)(0),               // 81: raftboard.board.v1.Mode
-	(*pb.Event)(nil),           // 82: raftboard.board.v1.Event
-	(*pb.BoardHead)(nil),       // 83: raftboard.board.v1.BoardHead
-	(*pb.NamespaceCounts)(nil), // 84: raftboard.board.v1.NamespaceCounts
-	(*pb.Counters)(nil),        // 85: raftboard.board.v1.Counters
-	(*pb.ClusterRecord)(nil),   // 86: raftboard.board.v1.ClusterRecord
-	(*pb.Loop)(nil),            // 87: raftboard.board.v1.Loop
-	(*pb.Node)(nil),            // 88: raftboard.board.v1.Node
+	(*MembersRequest)(nil),     // 59: raftboard.v1.MembersRequest
+	(*MembersResponse)(nil),    // 60: raftboard.v1.MembersResponse
+	(*Timing)(nil),             // 61: raftboard.v1.Timing
+	(*HelloRequest)(nil),       // 62: raftboard.v1.HelloRequest
+	(*HelloResponse)(nil),      // 63: raftboard.v1.HelloResponse
+	(*IntentRequest)(nil),      // 64: raftboard.v1.IntentRequest
+	(*IntentResponse)(nil),     // 65: raftboard.v1.IntentResponse
+	(*JoinRequest)(nil),        // 66: raftboard.v1.JoinRequest
+	(*JoinResponse)(nil),       // 67: raftboard.v1.JoinResponse
+	(*ForwardRequest)(nil),     // 68: raftboard.v1.ForwardRequest
+	(*ForwardResponse)(nil),    // 69: raftboard.v1.ForwardResponse
+	(*FenceRequest)(nil),       // 70: raftboard.v1.FenceRequest
+	(*FenceResponse)(nil),      // 71: raftboard.v1.FenceResponse
+	(*DigestRequest)(nil),      // 72: raftboard.v1.DigestRequest
+	(*DigestResponse)(nil),     // 73: raftboard.v1.DigestResponse
+	(*NodeStatusRequest)(nil),  // 74: raftboard.v1.NodeStatusRequest
+	(*NodeStatusResponse)(nil), // 75: raftboard.v1.NodeStatusResponse
+	(*pb.Command)(nil),         // 76: raftboard.board.v1.Command
+	(*pb.Result)(nil),          // 77: raftboard.board.v1.Result
+	(pb.LeaseState)(0),         // 78: raftboard.board.v1.LeaseState
+	(pb.Kind)(0),               // 79: raftboard.board.v1.Kind
+	(*pb.Ended)(nil),           // 80: raftboard.board.v1.Ended
+	(*pb.Entry)(nil),           // 81: raftboard.board.v1.Entry
+	(*pb.Lease)(nil),           // 82: raftboard.board.v1.Lease
+	(pb.Mode)(0),               // 83: raftboard.board.v1.Mode
+	(*pb.Event)(nil),           // 84: raftboard.board.v1.Event
+	(*pb.BoardHead)(nil),       // 85: raftboard.board.v1.BoardHead
+	(*pb.NamespaceCounts)(nil), // 86: raftboard.board.v1.NamespaceCounts
+	(*pb.Counters)(nil),        // 87: raftboard.board.v1.Counters
+	(*pb.ClusterRecord)(nil),   // 88: raftboard.board.v1.ClusterRecord
+	(*pb.Loop)(nil),            // 89: raftboard.board.v1.Loop
+	(*pb.Node)(nil),            // 90: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
-	74,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
-	75,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
+	76,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
+	77,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
 	1,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
 	0,   // 3: raftboard.v1.ReadRequest.consistency:type_name -> raftboard.v1.Consistency
 	5,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
@@ -5700,11 +5823,11 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	12,  // 11: raftboard.v1.ReadRequest.stats:type_name -> raftboard.v1.StatsQuery
 	13,  // 12: raftboard.v1.ReadRequest.boards:type_name -> raftboard.v1.BoardsQuery
 	14,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
-	76,  // 14: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
-	77,  // 15: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
-	75,  // 16: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
+	78,  // 14: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
+	79,  // 15: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
+	77,  // 16: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
 	1,   // 17: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
-	78,  // 18: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
+	80,  // 18: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
 	16,  // 19: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
 	17,  // 20: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
 	19,  // 21: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
@@ -5715,25 +5838,25 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	25,  // 26: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
 	26,  // 27: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
 	28,  // 28: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
-	79,  // 29: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
-	80,  // 30: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
-	81,  // 31: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
-	79,  // 32: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
+	81,  // 29: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
+	82,  // 30: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
+	83,  // 31: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
+	81,  // 32: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
 	18,  // 33: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
-	79,  // 34: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
-	80,  // 35: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
+	81,  // 34: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
+	82,  // 35: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
 	22,  // 36: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
-	80,  // 37: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
-	82,  // 38: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
-	83,  // 39: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
-	84,  // 40: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	85,  // 41: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
-	84,  // 42: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
-	82,  // 43: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
+	82,  // 37: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
+	84,  // 38: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
+	85,  // 39: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
+	86,  // 40: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	87,  // 41: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
+	86,  // 42: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
+	84,  // 43: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
 	27,  // 44: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	86,  // 45: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	87,  // 46: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	80,  // 47: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	88,  // 45: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	89,  // 46: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	82,  // 47: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
 	2,   // 48: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
 	4,   // 49: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
 	30,  // 50: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
@@ -5741,82 +5864,86 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	15,  // 52: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
 	32,  // 53: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
 	1,   // 54: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	77,  // 55: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	79,  // 55: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
 	35,  // 56: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	79,  // 57: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	81,  // 57: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
 	36,  // 58: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
 	37,  // 59: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
 	39,  // 60: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	75,  // 61: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	77,  // 61: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
 	38,  // 62: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	82,  // 63: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	79,  // 64: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	86,  // 65: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	84,  // 63: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	81,  // 64: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	88,  // 65: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
 	42,  // 66: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
 	1,   // 67: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
 	27,  // 68: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
 	42,  // 69: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
 	1,   // 70: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	88,  // 71: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	59,  // 72: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	88,  // 73: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	1,   // 74: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	88,  // 75: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	59,  // 76: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	88,  // 77: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	88,  // 78: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	59,  // 79: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	88,  // 80: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	74,  // 81: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	75,  // 82: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	1,   // 83: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	75,  // 84: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	42,  // 85: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	29,  // 86: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	2,   // 87: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	4,   // 88: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	33,  // 89: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	40,  // 90: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	43,  // 91: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	45,  // 92: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	47,  // 93: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	49,  // 94: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	51,  // 95: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	53,  // 96: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	55,  // 97: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	57,  // 98: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	60,  // 99: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	62,  // 100: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	64,  // 101: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	66,  // 102: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	68,  // 103: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	70,  // 104: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	72,  // 105: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	31,  // 106: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	3,   // 107: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	15,  // 108: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	34,  // 109: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	41,  // 110: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	44,  // 111: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	46,  // 112: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	48,  // 113: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	50,  // 114: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	52,  // 115: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	54,  // 116: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	56,  // 117: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	58,  // 118: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	61,  // 119: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	63,  // 120: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	65,  // 121: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	67,  // 122: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	69,  // 123: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	71,  // 124: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	73,  // 125: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	106, // [106:126] is the sub-list for method output_type
-	86,  // [86:106] is the sub-list for method input_type
-	86,  // [86:86] is the sub-list for extension type_name
-	86,  // [86:86] is the sub-list for extension extendee
-	0,   // [0:86] is the sub-list for field type_name
+	1,   // 71: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	90,  // 72: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	90,  // 73: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	61,  // 74: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	90,  // 75: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	1,   // 76: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	90,  // 77: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	61,  // 78: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	90,  // 79: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	90,  // 80: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	61,  // 81: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	90,  // 82: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	76,  // 83: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	77,  // 84: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	1,   // 85: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	77,  // 86: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	42,  // 87: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	29,  // 88: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	2,   // 89: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	4,   // 90: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	33,  // 91: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	40,  // 92: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	43,  // 93: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	45,  // 94: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	47,  // 95: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	49,  // 96: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	51,  // 97: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	53,  // 98: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	55,  // 99: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	57,  // 100: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	59,  // 101: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	62,  // 102: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	64,  // 103: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	66,  // 104: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	68,  // 105: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	70,  // 106: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	72,  // 107: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	74,  // 108: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	31,  // 109: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	3,   // 110: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	15,  // 111: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	34,  // 112: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	41,  // 113: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	44,  // 114: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	46,  // 115: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	48,  // 116: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	50,  // 117: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	52,  // 118: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	54,  // 119: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	56,  // 120: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	58,  // 121: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	60,  // 122: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	63,  // 123: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	65,  // 124: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	67,  // 125: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	69,  // 126: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	71,  // 127: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	73,  // 128: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	75,  // 129: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	109, // [109:130] is the sub-list for method output_type
+	88,  // [88:109] is the sub-list for method input_type
+	88,  // [88:88] is the sub-list for extension type_name
+	88,  // [88:88] is the sub-list for extension extendee
+	0,   // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
@@ -5878,7 +6005,7 @@ func file_transport_pb_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_pb_service_proto_rawDesc), len(file_transport_pb_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   73,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
