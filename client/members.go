@@ -20,12 +20,13 @@ import (
 // The nodes of a cluster are replaced while clients run: one that knew only its Config and
 // the leaders it met would one day know none that is left. So a client in use asks a node
 // that just spoke to it for the list of members, beside its calls: at first, after a change
-// of leader, and every membersEvery. An idle one asks nothing.
+// of leader, after an endpoint failed, and every membersEvery. An idle one asks nothing.
 const (
-	membersEvery   = 30 * time.Second
-	membersAgain   = time.Second     // at the earliest; later each time when no list comes
-	membersTimeout = 2 * time.Second // of one question
-	membersBytes   = 256 << 10       // of one answer
+	membersEvery   = 10 * time.Second
+	membersAgain   = time.Second      // at the earliest; later each time when no list comes,
+	membersRarely  = 30 * time.Second // up to this
+	membersTimeout = 2 * time.Second  // of one question
+	membersBytes   = 256 << 10        // of one answer
 )
 
 // membership is what the router knows of the list; guarded by router.mu.
@@ -69,7 +70,7 @@ func (r *router) refresh(ep *endpoint) {
 		l.misses, l.due = 0, l.asked.Add(membersEvery)
 		return
 	}
-	l.due = l.asked.Add(backoff(l.misses, membersAgain, membersEvery))
+	l.due = l.asked.Add(backoff(l.misses, membersAgain, membersRarely))
 	l.misses++
 }
 

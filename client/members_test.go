@@ -207,7 +207,7 @@ func TestAClientInUseAsksForTheMembersNowAndThenAndAnIdleOneNever(t *testing.T) 
 			}
 		}
 		use(5 * time.Minute)
-		if got := n.timesAsked(); got < 9 || got > 11 {
+		if got := n.timesAsked(); got < 26 || got > 31 {
 			t.Errorf("asked %d times in five minutes of use", got)
 		}
 		before := n.timesAsked()

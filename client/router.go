@@ -139,6 +139,7 @@ func (r *router) failed(ep *endpoint, kind failureKind, cause error, leader *wir
 	h.until = time.Now().Add(backoff(h.failures, first, most))
 	h.failures++
 	h.cause = cause
+	r.list.soon()
 	if kind != failedBusy {
 		h.nodeID = "" // whoever it was may have moved
 	}
