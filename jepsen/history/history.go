@@ -59,6 +59,13 @@ type line struct {
 	Belief  *Belief    `json:"belief,omitempty"`
 	Told    *Told      `json:"told,omitempty"`
 	Final   *Final     `json:"final,omitempty"`
+	End     *end       `json:"end,omitempty"` // the last one
+}
+
+// end says how many lines come before it. A file that was cut short between two lines would
+// be read as a run in which less happened.
+type end struct {
+	Lines int `json:"lines"`
 }
 
 // Write writes the history as JSON lines.
@@ -96,13 +103,16 @@ func (h *History) Write(w io.Writer) error {
 	for i := range h.Finals {
 		err = errors.Join(err, enc.Encode(line{Final: &h.Finals[i]}))
 	}
+	lines := 1 + len(h.Ops) + len(h.Faults) + len(h.Applied) + len(h.Install) + len(h.Roles) + len(h.Notes) + len(h.Outside) +
+		len(h.Beliefs) + len(h.Feed) + len(h.Finals)
+	err = errors.Join(err, enc.Encode(line{End: &end{Lines: lines}}))
 	return errors.Join(err, buffered.Flush())
 }
 
 // Read reads what Write wrote. A line it does not understand is an error, never skipped: a
 // verdict on half a history would be worth nothing.
 func Read(r io.Reader) (*History, error) {
-	h, runs := &History{}, 0
+	h, runs, whole := &History{}, 0, false
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()
 	for n := 1; ; n++ {
@@ -110,12 +120,20 @@ func Read(r io.Reader) (*History, error) {
 		switch err := dec.Decode(&l); {
 		case errors.Is(err, io.EOF) && runs != 1:
 			return nil, fmt.Errorf("history: %d lines say what was run, want one", runs)
+		case errors.Is(err, io.EOF) && !whole:
+			return nil, fmt.Errorf("history: cut short behind line %d", n-1)
 		case errors.Is(err, io.EOF):
 			return h, nil
 		case err != nil:
 			return nil, fmt.Errorf("history: line %d: %w", n, err)
 		}
 		switch {
+		case whole:
+			return nil, fmt.Errorf("history: line %d stands behind the end", n)
+		case l.End != nil:
+			if whole = l.End.Lines == n-1; !whole {
+				return nil, fmt.Errorf("history: %d lines, its end says %d", n-1, l.End.Lines)
+			}
 		case l.Run != nil:
 			h.Run = *l.Run
 			runs++

@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,46 @@ func TestALineThatIsNotUnderstoodIsAnError(t *testing.T) {
 			t.Errorf("%s: read %+v", name, h)
 		}
 	}
+}
+
+func TestAFileThatIsNotWholeIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var file bytes.Buffer
+		if err := record().History().Write(&file); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.SplitAfter(strings.TrimSuffix(file.String(), "\n"), "\n")
+		for n := range lines {
+			if _, err := history.Read(strings.NewReader(strings.Join(lines[:n], ""))); err == nil {
+				t.Errorf("the first %d of %d lines were read as a whole history", n, len(lines))
+			}
+			without := strings.Join(slices.Delete(slices.Clone(lines), n, n+1), "")
+			if _, err := history.Read(strings.NewReader(without)); err == nil {
+				t.Errorf("a history was read without its line %d", n+1)
+			}
+		}
+		if _, err := history.Read(strings.NewReader(file.String() + lines[1])); err == nil {
+			t.Error("a line behind the end was read")
+		}
+	})
+}
+
+func TestARecordThatIsNotWhatWasHashedIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, spoil := range map[string]func(*history.Applied){
+			"another result":  func(a *history.Applied) { a.Result.Version += 7 },
+			"another command": func(a *history.Applied) { a.Command.Seq++ },
+		} {
+			h, file := record().History(), bytes.Buffer{}
+			spoil(&h.Applied[0])
+			if err := h.Write(&file); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := history.Read(&file); err == nil {
+				t.Errorf("%s was read under the hash of the first", name)
+			}
+		}
+	})
 }
 
 func TestBeginningsAndEndsAreCountedAndTheLostOneIsUnknown(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -102,7 +103,8 @@ func (a Applied) MarshalJSON() ([]byte, error) {
 	return json.Marshal(line)
 }
 
-// UnmarshalJSON is the way back.
+// UnmarshalJSON is the way back. Nodes are compared by the hashes and judged by the messages, so
+// they must belong together.
 func (a *Applied) UnmarshalJSON(b []byte) error {
 	var line appliedLine
 	if err := strict(b, &line); err != nil {
@@ -113,7 +115,13 @@ func (a *Applied) UnmarshalJSON(b []byte) error {
 	if err := protojson.Unmarshal(line.Command, a.Command); err != nil {
 		return err
 	}
-	return protojson.Unmarshal(line.Result, a.Result)
+	if err := protojson.Unmarshal(line.Result, a.Result); err != nil {
+		return err
+	}
+	if a.CommandHash != hash(a.Command) || a.ResultHash != hash(a.Result) {
+		return fmt.Errorf("entry %d of node %s (life %d) is not what was hashed when it was recorded", a.Index, a.Node, a.Life)
+	}
+	return nil
 }
 
 // Told is one thing a watcher was told: an event, a record, a bookmark, or how it was cut off.
@@ -193,6 +201,9 @@ func (w *Told) UnmarshalJSON(b []byte) error {
 	w.Event = &boardpb.Event{}
 	return protojson.Unmarshal(line.Event, w.Event)
 }
+
+// FinalReader names the reader who reads everything through a node at the end.
+func FinalReader(node string) string { return "reader-of-" + node }
 
 // Final is one thing a board held at the end, as one reader saw it.
 type Final struct {

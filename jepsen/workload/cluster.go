@@ -214,7 +214,7 @@ func Finals(ctx context.Context, e Env) error {
 		if node == "" {
 			continue
 		}
-		reader := "reader-of-" + node
+		reader := history.FinalReader(node)
 		ask := e.Cluster.Ask("reader", i)
 		for after := ""; ; {
 			resp, err := ask.Read(metadata.AppendToOutgoingContext(ctx, "raftboard-as", "reader"), &wirepb.ReadRequest{Board: e.Board,
