@@ -53,7 +53,7 @@ func Demanded(run history.Run) Demand {
 		d.States = append(d.States, statesOf(nemesis, run.Workload)...)
 	}
 	if run.Time > 0 {
-		d.BeforeFault = int(float64(run.Rate) * baseline(run).Seconds() * leastOfRate)
+		d.BeforeFault = max(int(float64(run.Rate)*baseline(run).Seconds()*leastOfRate), leastBefore)
 	}
 	return d
 }
@@ -82,6 +82,9 @@ func workStates(run history.Run, enough float64) []State {
 // leastOfRate is how much of the planned rate must have been reached before the first fault:
 // enough that the faults meet work, little enough for a machine that others use as well.
 const leastOfRate = 0.08
+
+// leastBefore is how many must have succeeded by then at whatever rate.
+const leastBefore = 4
 
 // baseline is how long a run goes on before its first fault.
 func baseline(run history.Run) time.Duration { return min(run.Time/5, 5*time.Second) }

@@ -208,7 +208,8 @@ func Valid(h *history.History, a *Order, d Demand) (found []Finding) {
 	}
 	done := map[string]bool{}
 	for _, f := range h.Faults {
-		done[f.Name] = done[f.Name] || f.Witness != "" && f.Nemesis != ""
+		late := h.Run.Healed > 0 && f.Start > h.Run.Healed // after the work, which it cannot have hurt
+		done[f.Name] = done[f.Name] || f.Witness != "" && f.Nemesis != "" && !late
 		if f.Witness == "" {
 			found = append(found, invalid("nothing shows that the fault %s of %v happened %s", f.Name, f.Targets, f.Error))
 		}

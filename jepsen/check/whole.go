@@ -48,6 +48,7 @@ func Whole(h *history.History) Judgement {
 	found = append(found, Globals(h, e.order)...)
 	found = append(found, Valid(h, e.order, Demanded(h.Run))...)
 	found = append(found, Harness(h, e.order)...)
+	found = append(found, Recorded(h, e.order)...)
 	return Judgement{Verdict: Judge(found), Findings: gravestFirst(found), Order: e.order, Windows: windows,
 		Met: Sometimes(h, e.order), Appends: e.appends, Holders: e.holders, Figures: FiguresOf(h, e.order)}
 }
