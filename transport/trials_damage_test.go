@@ -106,6 +106,9 @@ func TestT85ASingleNodeFindsAWayInWhicheverFileIsGone(t *testing.T) {
 			c.Kill(0)
 		}
 		for _, file := range filesOf(t, whole) {
+			if _, err := os.Stat(filepath.Join(whole, file)); err != nil {
+				continue // of a snapshot that a newer one has replaced since the node went on from the copy
+			}
 			without(t, m, whole, file)
 			err := c.TryRestart(0)
 			if err == nil {
