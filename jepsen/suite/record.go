@@ -9,6 +9,18 @@ import "raftboard/jepsen/report"
 func Record() []report.Found {
 	return []report.Found{
 		{
+			When: "2026-12-01", How: "register × members and append × corrupt, netns", Seed: 1, Commit: "5a5ab2f",
+			What:    "a client whose every known node had been replaced was unavailable for ever",
+			Fixed:   "a client in use asks for the members, and gives up those that are none",
+			Command: "go test ./client -run TestAClientOutlivesEveryNodeOfItsConfig",
+		},
+		{
+			When: "2026-12-01", How: "append × members,compaction with M22, sim", Seed: 1, Commit: "db50fbb",
+			What:    "a second Stop of a server held a lock while it waited for the first, and virtual time stood still",
+			Fixed:   "it waits for the end of the first without the lock",
+			Command: "go test ./transport -run TestASecondStopWaitsForTheFirst",
+		},
+		{
 			When: "2026-11-30", How: "go test ./... of a loaded machine", Commit: "72ce5ac",
 			What:    "a write that every node refuses for lack of space was answered \"unknown\" about once in 50",
 			Fixed:   "a try that the end of the call would cut short is not begun",
