@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -180,8 +181,9 @@ var errNotFound = errors.New(notFound)
 // transaction. In two, a crash between them leaves the new term with the old candidate, who
 // can then get a vote although its log is behind (RAFT P3, hashicorp/raft#661).
 type guardedStable struct {
-	inner raft.StableStore
-	s     *sentinel
+	inner  raft.StableStore
+	s      *sentinel
+	opened func() bool // raft runs: no caller of ours waits for an error any more; nil: it never does
 
 	mu      sync.Mutex
 	term    uint64 // of the vote that is being written
@@ -190,7 +192,11 @@ type guardedStable struct {
 
 func (g *guardedStable) SetUint64(key []byte, v uint64) error {
 	if string(key) != keyVoteTerm {
-		return g.s.call("write "+string(key), 0, func() error { return g.inner.SetUint64(key, v) })
+		err := g.s.call("write "+string(key), 0, func() error { return g.inner.SetUint64(key, v) })
+		if err != nil && g.opened != nil && g.opened() {
+			runtime.Goexit() // raft panics over a term it cannot save, and this process is ending in order
+		}
+		return err
 	}
 	if err := g.s.alive(); err != nil {
 		return err

@@ -387,3 +387,25 @@ func TestT84ASnapshotOfANewerBinaryIsRefusedWithWhatToRunAndNotPassedOver(t *tes
 		t.Errorf("its header is answered with %v", err)
 	}
 }
+
+// A term that cannot be saved makes raft panic: when the disk was given up meanwhile, that
+// would end the process with a dump instead of with what is wrong.
+func TestP17ATermThatCannotBeSavedEndsItsGoroutineAndPanicsNobody(t *testing.T) {
+	failed := errors.New("the disk does not answer")
+	s := &sentinel{die: func(error) {}}
+	s.dead.Store(&failed)
+	for _, running := range []bool{false, true} {
+		g := &guardedStable{s: s, opened: func() bool { return running }}
+		ended, returned := make(chan struct{}), false
+		go func() {
+			defer close(ended)
+			if err := g.SetUint64([]byte("CurrentTerm"), 3); !errors.Is(err, failed) {
+				t.Errorf("it answered %v", err)
+			}
+			returned = true
+		}()
+		if <-ended; returned == running {
+			t.Errorf("raft runs: %v; and it was answered: %v", running, returned)
+		}
+	}
+}

@@ -206,7 +206,7 @@ func (n *Node) prepare(s Stores) error {
 	})
 	n.stores = Stores{
 		Log:       &guardedLog{inner: s.Log, s: n.sentinel, snaps: s.Snapshots, verify: verify, warn: n.log.Warn},
-		Stable:    &guardedStable{inner: s.Stable, s: n.sentinel},
+		Stable:    &guardedStable{inner: s.Stable, s: n.sentinel, opened: n.opened.Load},
 		Snapshots: snapshots,
 		Close:     s.Close, Free: s.Free, Where: s.Where,
 	}
