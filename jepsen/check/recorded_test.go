@@ -43,7 +43,7 @@ func TestAHistoryOfHalfARunProvesNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newTrace().lead(2)
-			h := &history.History{Run: history.Run{Board: theBoard, Nemesis: "kill", Nodes: []string{"n1"}, Time: 5 * time.Second, Rate: 10,
+			h := &history.History{Run: history.Run{Board: theBoard, Rerun: "faults run …", Nemesis: "kill", Nodes: []string{"n1"}, Time: 5 * time.Second, Rate: 10,
 				Healed: 25 * time.Second, Ended: time.Minute, Bound: time.Minute},
 				Roles:  []history.Role{{Node: "n1", Life: 1, Term: 2, Role: "leader"}},
 				Faults: []history.Fault{{Name: "kill", Nemesis: "N7", Targets: []string{"n1"}, Witness: "gone"}}}

@@ -52,6 +52,10 @@ func (p Plan) Complete() (Plan, error) {
 	switch {
 	case p.Driver != Sim && p.Driver != Netns:
 		err = errors.Join(err, fmt.Errorf("no driver %q: there are %s and %s", p.Driver, Sim, Netns))
+	case len(p.Nemeses) > 1 && slices.Contains(p.Nemeses, "none"):
+		err = errors.Join(err, fmt.Errorf("the nemesis none goes with no other, and %v are asked for", p.Nemeses))
+	case len(slices.Compact(slices.Sorted(slices.Values(p.Nemeses)))) < len(p.Nemeses):
+		err = errors.Join(err, fmt.Errorf("a nemesis is named twice: %v", p.Nemeses))
 	case len(CannotDo(p.Driver, p.Nemeses)) > 0:
 		err = errors.Join(err, fmt.Errorf("the driver %s cannot do %v: use --driver netns", p.Driver, CannotDo(p.Driver, p.Nemeses)))
 	case p.Nodes != 3 && p.Nodes != 5:

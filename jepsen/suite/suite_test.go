@@ -69,3 +69,14 @@ func TestASuiteShowsTheNewestVersionOfARunAndWhatWasNotRun(t *testing.T) {
 		}
 	}
 }
+
+func TestAPlanThatCannotBeMeantIsRefused(t *testing.T) {
+	for _, nemeses := range [][]string{{"none", "kill"}, {"kill", "pause", "kill"}, {""}, {"kil"}} {
+		if p, err := (suite.Plan{Nemeses: nemeses}).Complete(); err == nil {
+			t.Errorf("%v became %v", nemeses, p)
+		}
+	}
+	if _, err := (suite.Plan{Nemeses: []string{"kill", "pause"}}).Complete(); err != nil {
+		t.Error(err)
+	}
+}

@@ -23,6 +23,9 @@ func runCommand() *cobra.Command {
 		Example: "  faults run --driver sim --workload work --nemesis kill,pause --seed 7\n" +
 			"  faults run --driver netns --workload append --nemesis power --time 60s -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(plan.Nemeses) == 0 {
+				return errors.New("--nemesis is empty: none is the control without faults")
+			}
 			plan, err := plan.Complete()
 			if err != nil {
 				return err
