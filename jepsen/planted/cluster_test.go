@@ -200,7 +200,9 @@ var serverBugs = []struct {
 			b.t.Fatal(err)
 		}
 		b.Isolate(old)
-		_, err = l.Append(b.ctx, "facts/x", []byte("1"), client.AppendOptions{})
+		ctx, cancel := context.WithTimeout(b.ctx, 500*time.Millisecond) // before another node could be asked
+		defer cancel()
+		_, err = l.Append(ctx, "facts/x", []byte("1"), client.AppendOptions{})
 		return errors.Is(err, client.ErrNotDone)
 	}},
 	{"M14", func(b *bench) bool {

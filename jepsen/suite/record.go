@@ -9,6 +9,12 @@ import "raftboard/jepsen/report"
 func Record() []report.Found {
 	return []report.Found{
 		{
+			When: "2026-12-01", How: "go test ./... of a loaded machine", Commit: "4ea3347",
+			What:    "a node whose hung disk was given up heard of a newer term, and hashicorp/raft ended it by a panic",
+			Fixed:   "the goroutine that cannot save the term ends, and the process says what is wrong with the disk",
+			Command: "go test ./node -run TestP17ATermThatCannotBeSaved",
+		},
+		{
 			When: "2026-12-01", How: "register × members and append × corrupt, netns", Seed: 1, Commit: "5a5ab2f",
 			What:    "a client whose every known node had been replaced was unavailable for ever",
 			Fixed:   "a client in use asks for the members, and gives up those that are none",
