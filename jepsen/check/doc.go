@@ -11,6 +11,7 @@
 // stand
 //
 //	Globals    one state at the end, no crash, progress with a majority (G4, G5, G6)
+//	Replay     the log run again comes to the same answers and states (R2, G4)
 //	Answers    what clients were told is what was applied (G3, R2, R3, R4, S1, S2)
 //	Registers  every key is linearizable, value and version together (R1)
 //	Appends    lists are whole and in order, wherever they are read (A1 to A6)

@@ -37,6 +37,9 @@ func Whole(h *history.History) Judgement {
 	e := &evidence{History: h, decided: h.Ops}
 	var found []Finding
 	e.order, found = Agree(h)
+	if len(found) == 0 {
+		found = replayed(&h.Run, e.order)
+	}
 	windows, more := Leases(e.order)
 	e.windows = windows
 	found = append(found, more...)

@@ -95,6 +95,7 @@ func testLoad(t *testing.T, name string, few uint64, lasts time.Duration, spoil 
 			}
 			h = reread(t, h)
 			report(t, h, check.Whole(h).Findings)
+			report(t, h, replay(t, h))
 			if seed > 0 || t.Failed() {
 				return
 			}
