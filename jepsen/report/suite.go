@@ -22,6 +22,7 @@ type SuiteData struct {
 
 	Workloads []string // the rows of the grid in their order; others that cells name follow
 	Nemeses   []string // the columns likewise
+	Legend    []string // what each column does
 	Cells     []Cell
 	Mutants   []Mutant
 	Found     []Found  // the history of findings, the newest first

@@ -41,7 +41,7 @@ func Keep(dir, command string, outcomes []Outcome, mutants []Caught) error {
 		return err
 	}
 	all = latest(all)
-	data := report.SuiteData{Command: command, Workloads: workload.Names(), Nemeses: columnNames(), Cells: cells(dir, all),
+	data := report.SuiteData{Command: command, Workloads: workload.Names(), Nemeses: columnNames(), Legend: columnLegend(), Cells: cells(dir, all),
 		Mutants: mutantRows(dir, caught), Found: Record(), NotTested: NotTested(), Version: versions(all)}
 	for _, o := range all {
 		data.Took += o.Took
@@ -110,6 +110,14 @@ func lines[T any](path string) (items []T, err error) {
 		}
 		items = append(items, item)
 	}
+}
+
+// columnLegend says which nemeses a column stands for.
+func columnLegend() (legend []string) {
+	for _, c := range columns() {
+		legend = append(legend, c.Column+" "+strings.Join(c.Nemeses, ", "))
+	}
+	return legend
 }
 
 func columnNames() (names []string) {
