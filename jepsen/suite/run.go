@@ -33,6 +33,7 @@ const (
 // recorded is in the log. An error means that the run could not be made or ended, and proves
 // nothing; what went wrong under test is in the history.
 func Run(ctx context.Context, c Cluster, log *history.Log, p Plan) error {
+	interrupted := ctx.Err // by whoever asked for the run, not by its bound
 	kinds, err := nemesis.ByName(p.Nemeses...)
 	if err != nil {
 		return err
@@ -76,8 +77,11 @@ func Run(ctx context.Context, c Cluster, log *history.Log, p Plan) error {
 	err = hurt(ctx, hand, log, kinds, p)
 	close(stop)
 	group.Wait()
+	if stop := interrupted(); stop != nil { // whoever ended it did not wait for what is owed after the heal
+		return stop
+	}
 	finish(ctx, hand, env, work, watchers, p)
-	return errors.Join(err, failed)
+	return errors.Join(err, failed, interrupted())
 }
 
 // hurt lets the workload work alone for a while, plays the faults, mends everything, and lets

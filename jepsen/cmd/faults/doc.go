@@ -13,6 +13,6 @@
 //	faults needs                           what this machine lacks for real processes
 //
 // Exit status: 0 VALID, 1 FAILED, 2 INVALID, 3 UNKNOWN, 64 for a command line that makes no
-// sense. Several runs give the worst. INVALID is never a pass: a run whose faults did not
+// sense, 130 interrupted. Several runs give the worst. INVALID is never a pass: a run whose faults did not
 // bite, or that did too little, proves nothing.
 package main

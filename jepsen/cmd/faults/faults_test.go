@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,6 +135,28 @@ func TestAVerdictIsRecomputedFromTheFilesAndIsTheExitStatus(t *testing.T) {
 			t.Errorf("%s: the page does not say %s: %v", c.name, c.verdict, err)
 		}
 	}
+}
+
+// What a run that somebody ended still owed is no broken promise.
+func TestARunThatIsInterruptedHasNoVerdict(t *testing.T) {
+	plan, err := suite.Plan{Workload: "register", Nemeses: []string{"kill"}}.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		log := history.NewLog(plan.Describe())
+		run, err := sim.Open(log, sim.Options{Nodes: plan.Nodes, Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer run.Close()
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(plan.Time/2, interrupt)
+		if err := suite.Run(ctx, run, log, plan); !errors.Is(err, context.Canceled) {
+			t.Errorf("the run ended with %v", err)
+		}
+	})
 }
 
 func TestSeveralRunsGiveTheWorstVerdict(t *testing.T) {

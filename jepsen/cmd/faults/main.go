@@ -15,8 +15,14 @@ import (
 	"raftboard/jepsen/suite"
 )
 
-// exitUsage is for a command line that makes no sense; 0 to 3 are verdicts.
-const exitUsage = 64
+// 0 to 3 are verdicts.
+const (
+	exitUsage       = 64  // a command line that makes no sense
+	exitInterrupted = 130 // as a shell shows it
+)
+
+// errInterrupted is why a run has no verdict when somebody ended it.
+var errInterrupted = errors.New("interrupted before there was a verdict")
 
 func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 
@@ -33,6 +39,12 @@ func realMain(args []string, out, errs io.Writer) int {
 		return 0
 	case errors.As(err, &judged):
 		return suite.Code(judged.verdict)
+	case ctx.Err() != nil:
+		if !errors.Is(err, errInterrupted) {
+			err = errInterrupted
+		}
+		fmt.Fprintln(errs, "faults:", err)
+		return exitInterrupted
 	}
 	fmt.Fprintln(errs, "faults:", err)
 	return exitUsage
@@ -54,7 +66,8 @@ func verdict(v check.Verdict) error {
 func newRoot(out, errs io.Writer) *cobra.Command {
 	root := &cobra.Command{Use: "faults", Short: "Run raftboard under faults and judge what happened",
 		Long: "Runs raftboard under faults and judges what happened.\n\n" +
-			"Exit status: 0 VALID, 1 FAILED, 2 INVALID, 3 UNKNOWN, 64 for a command line that makes no sense.\n" +
+			"Exit status: 0 VALID, 1 FAILED, 2 INVALID, 3 UNKNOWN, 64 for a command line that makes no sense,\n" +
+			"130 interrupted: what a run has made is taken away, and there is no verdict.\n" +
 			"`go run` shows any of them as 1; build the command to see them.",
 		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}}
 	root.SetOut(out)

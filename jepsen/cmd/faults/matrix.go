@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -105,6 +106,7 @@ func (f *matrixFlags) run(cmd *cobra.Command) error {
 	show := showLines(cmd.OutOrStdout(), f.output)
 	var outcomes []suite.Outcome
 	began, worst, unrun := time.Now(), check.VALID, 0
+	var interrupted error
 	for len(plans) > 0 {
 		if f.budget > 0 && time.Since(began) > f.budget {
 			unrun = len(plans)
@@ -116,6 +118,10 @@ func (f *matrixFlags) run(cmd *cobra.Command) error {
 			worst, outcomes = suite.Worst(worst, o.Verdict), append(outcomes, o)
 			show(o)
 		})
+		if errors.Is(err, errInterrupted) {
+			interrupted = err
+			break
+		}
 		if err != nil {
 			return err
 		}
@@ -129,6 +135,9 @@ func (f *matrixFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	fmt.Fprintln(progress, "page:", filepath.Join(f.dir, suite.PageFile))
+	if interrupted != nil {
+		return interrupted
+	}
 	if unrun > 0 {
 		worst = suite.Worst(worst, check.INVALID)
 	}

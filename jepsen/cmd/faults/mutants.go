@@ -81,8 +81,13 @@ func (f *mutantFlags) run(cmd *cobra.Command) error {
 	defer b.remove()
 	var all []suite.Caught
 	bad := 0
+	var interrupted error
 	for _, m := range mutants {
 		c, err := f.one(cmd.Context(), b, m)
+		if cmd.Context().Err() != nil {
+			interrupted = fmt.Errorf("%w; what was kept is in %s", errInterrupted, f.dir)
+			break // those before it have their page
+		}
 		if err != nil {
 			return err
 		}
@@ -96,6 +101,9 @@ func (f *mutantFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%d planted bugs, %d not as they should be; page: %s\n", len(all), bad, filepath.Join(f.dir, suite.PageFile))
+	if interrupted != nil {
+		return interrupted
+	}
 	if bad > 0 {
 		return verdict(check.FAILED)
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"raftboard/jepsen/check"
@@ -86,6 +87,7 @@ func delegate(ctx context.Context, b *builds, p suite.Plan, dir string) suite.Ou
 		"--rate", fmt.Sprint(p.Rate), "--seed", fmt.Sprint(p.Seed), "--mutant", p.Mutant, "--fault", p.Fault}
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it has a cluster to take away
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                 // and a Ctrl-C that came twice would not let it
 	cmd.WaitDelay = time.Minute
 	cmd.Env = append(os.Environ(), "MUTANT="+p.Mutant)
 	var out bytes.Buffer

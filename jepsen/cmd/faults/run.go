@@ -105,11 +105,15 @@ func runAll(ctx context.Context, progress io.Writer, plans []suite.Plan, dir str
 	}
 	for _, p := range plans {
 		if p.Driver == suite.Netns && ctx.Err() == nil {
-			o := runNetns(ctx, b, p, dir, keepAll)
-			each(o)
+			if o := runNetns(ctx, b, p, dir, keepAll); ctx.Err() == nil {
+				each(o) // one that was interrupted has no verdict
+			}
 		}
 	}
-	return errors.Join(err, ctx.Err())
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w; what was kept is in %s", errInterrupted, dir)
+	}
+	return err
 }
 
 // showLines shows outcomes one by one.

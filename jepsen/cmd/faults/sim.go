@@ -34,12 +34,16 @@ func runSim(ctx context.Context, b *builds, plans []suite.Plan, dir string, keep
 		groups[key] = append(groups[key], p)
 	}
 	for _, key := range order {
-		bin, err2 := b.sim(key.tagged)
-		if err2 == nil {
-			env := []string{"MUTANT=" + key.mutant, "FAULT=" + key.fault}
-			err2 = simProcess(ctx, bin, env, groups[key], dir, keepAll, each)
+		bin, broken := b.sim(key.tagged)
+		if broken != nil && ctx.Err() == nil {
+			for _, p := range groups[key] {
+				each(suite.Failure(p, broken))
+			}
 		}
-		err = errors.Join(err, err2)
+		if broken == nil {
+			env := []string{"MUTANT=" + key.mutant, "FAULT=" + key.fault}
+			err = errors.Join(err, simProcess(ctx, bin, env, groups[key], dir, keepAll, each))
+		}
 	}
 	return err
 }
@@ -79,6 +83,9 @@ func simProcess(ctx context.Context, bin string, env []string, plans []suite.Pla
 		each(o)
 	}
 	err = errors.Join(lines.Err(), cmd.Wait())
+	if ctx.Err() != nil {
+		return nil // the runs without an answer have no verdict, and their end is nobody's fault
+	}
 	for _, p := range plans {
 		if !answered[p.Name()] {
 			each(suite.Failure(p, fmt.Errorf("the run broke (%v): %s", err, said.text())))
