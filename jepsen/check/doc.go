@@ -31,6 +31,8 @@
 // T2 needs no A: it makes the order of each list from the longest read, ties transactions by
 // what they saw and missed and by real time, and looks for circles.
 //
+// What each code demands is said by Rules, in a line each.
+//
 // Leases does not call the state machine: it says in its own words when a lease ends, and
 // compares. Two accounts that were written apart seldom err alike.
 package check

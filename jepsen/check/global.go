@@ -36,7 +36,7 @@ func Globals(h *history.History, a *Order) (found []Finding) {
 		if n.Kind == history.NoteStuck {
 			checker = "G6"
 		}
-		found = append(found, violation(checker, "%s on %s at %v: %s", n.Kind, cmp.Or(n.Node, "the harness"), n.At, n.Text))
+		found = append(found, violation(checker, "%s on %s at %v: %s", n.Kind, cmp.Or(n.Node, "the harness"), n.At.Round(time.Millisecond), n.Text))
 	}
 	return append(found, progress(h, a)...)
 }

@@ -3,6 +3,7 @@ package check
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	boardpb "raftboard/fsm/pb"
@@ -211,7 +212,11 @@ func Valid(h *history.History, a *Order, d Demand) (found []Finding) {
 		late := h.Run.Healed > 0 && f.Start > h.Run.Healed // after the work, which it cannot have hurt
 		done[f.Name] = done[f.Name] || f.Witness != "" && f.Nemesis != "" && !late
 		if f.Witness == "" {
-			found = append(found, invalid("nothing shows that the fault %s of %v happened %s", f.Name, f.Targets, f.Error))
+			why := ""
+			if f.Error != "" {
+				why = ": " + f.Error
+			}
+			found = append(found, invalid("nothing shows that the fault %s of %s happened%s", f.Name, strings.Join(f.Targets, ", "), why))
 		}
 	}
 	for _, names := range d.Faults {

@@ -67,10 +67,10 @@ type pair struct{ Name, Text string }
 
 // group is all findings of one checker and class.
 type group struct {
-	Checker, Class string
-	N              int
-	Texts          []string
-	More           int
+	Checker, Class, Wants string
+	N                     int
+	Texts                 []string
+	More                  int
 }
 
 type faultRow struct {
@@ -179,7 +179,7 @@ func grouped(found []check.Finding) (out []group) {
 		if !known {
 			i = len(out)
 			at[key] = i
-			out = append(out, group{Checker: one(f.Checker), Class: name})
+			out = append(out, group{Checker: one(f.Checker), Class: name, Wants: check.RuleOf(f.Checker)})
 		}
 		g := &out[i]
 		if g.N++; len(g.Texts) < 5 && shown < mostFindings {
@@ -285,6 +285,18 @@ func stateWords() map[check.State]string {
 		check.Conflicted:     "a write named a version that was not the newest one, and was refused",
 		check.FeedResumed:    "a watcher was cut off and went on elsewhere",
 		check.Renewed:        "a lease was kept alive",
+		check.HeardRead:      "somebody read what the feed had told",
+		check.ForgeryRefused: "what claimed to be another's, or was malformed, was refused",
+		check.Forwarded:      "a node that does not lead answered a write",
+		check.SaidCompacted:  "a watcher asked for what was compacted away, and was told so",
+		check.SlowReader:     "a watcher that read too slowly was cut off",
+		check.AboveHead:      "a watcher asked for a start above the newest rev, and was refused",
+		check.Abandoned:      "a command below the floor of its loop's numbers was refused",
+		check.BodyReused:     "an identity came again with another command, and was refused",
+		check.AfterEnd:       "a command of a loop that had ended was refused",
+		check.ResentAcross:   "a node that knows the first answer only from a snapshot gave it again",
+		check.Hunted:         "a node that led a moment ago was asked to read",
+		check.WithoutAnyone:  "a call ended as unavailable while nobody had a majority",
 
 		"snapshot install":               "a node went on from a snapshot of a state that it had not reached by itself",
 		"grace used":                     "a lease lived on only because there had been an election",

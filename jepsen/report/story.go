@@ -39,7 +39,6 @@ func (f *facts) story(found check.Finding) string {
 		fmt.Fprintf(&b, "(the first of %d findings)\n", n+1)
 	}
 	if found.Class != check.Violation {
-		f.storyEnd(&b)
 		return b.String()
 	}
 	if found.Checker == "G1" {
@@ -50,14 +49,7 @@ func (f *facts) story(found check.Finding) string {
 	} else {
 		f.happened(&b, found)
 	}
-	f.storyEnd(&b)
 	return b.String()
-}
-
-func (f *facts) storyEnd(b *strings.Builder) {
-	if r := f.h.Run.Rerun; r != "" {
-		fmt.Fprintf(b, "\nAgain: %s\n", one(r))
-	}
 }
 
 // moment is one line of a story.

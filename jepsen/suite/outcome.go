@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ type Outcome struct {
 	Plan     Plan                    `json:"plan"`
 	Verdict  check.Verdict           `json:"verdict"`
 	Fired    []string                `json:"fired,omitempty"`    // checkers with a violation
-	Findings []string                `json:"findings,omitempty"` // the first, the gravest before
+	Findings []string                `json:"findings,omitempty"` // the first of each checker, the gravest before
 	More     int                     `json:"more,omitempty"`     // findings beyond those
 	Ops      map[history.Outcome]int `json:"ops"`
 	Faults   map[string]int          `json:"faults"` // by name, those with a witness
@@ -39,25 +40,29 @@ type Outcome struct {
 	Dir      string                  `json:"dir,omitempty"`
 	Story    string                  `json:"story,omitempty"` // of a violation
 	Error    string                  `json:"error,omitempty"` // why there was no run
+	Rerun    string                  `json:"rerun"`           // the command line that runs it again
 }
 
-const mostFindings = 20
+const (
+	mostFindings = 20
+	mostOfOne    = 4 // of one checker
+)
 
 // Conclude sums a judged history up.
 func Conclude(p Plan, h *history.History, j check.Judgement) Outcome {
 	o := Outcome{Plan: p, Verdict: j.Verdict, Ops: map[history.Outcome]int{}, Faults: map[string]int{}, Met: j.Met,
-		Ran: h.Run.Ended}
+		Ran: h.Run.Ended, Rerun: cmp.Or(h.Run.Rerun, p.Rerun())}
 	o.Figures = j.Figures
 	if j.Order != nil {
 		o.Entries = len(j.Order.Records)
 	}
-	fired := map[string]bool{}
-	for i, f := range j.Findings {
+	fired, told := map[string]bool{}, map[string]int{}
+	for _, f := range j.Findings {
 		if f.Class == check.Violation && !fired[f.Checker] {
 			fired[f.Checker] = true
 			o.Fired = append(o.Fired, f.Checker)
 		}
-		if i < mostFindings {
+		if told[f.Checker]++; told[f.Checker] <= mostOfOne && len(o.Findings) < mostFindings {
 			o.Findings = append(o.Findings, f.String())
 		} else {
 			o.More++
@@ -79,7 +84,7 @@ func Conclude(p Plan, h *history.History, j check.Judgement) Outcome {
 
 // Failure is the outcome of a plan that could not be run: it proves nothing.
 func Failure(p Plan, err error) Outcome {
-	return Outcome{Plan: p, Verdict: check.INVALID, Error: err.Error()}
+	return Outcome{Plan: p, Verdict: check.INVALID, Error: err.Error(), Rerun: p.Rerun()}
 }
 
 // Store writes the history and the page of a run into a directory that it makes.

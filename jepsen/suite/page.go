@@ -41,7 +41,7 @@ func Keep(dir, command string, outcomes []Outcome, mutants []Caught) error {
 		return err
 	}
 	all = latest(all)
-	data := report.SuiteData{Command: command, Workloads: workload.Names(), Nemeses: columnNames(), Legend: columnLegend(), Cells: cells(dir, all),
+	data := report.SuiteData{Command: command, Workloads: workload.Names(), Nemeses: Columns(), Legend: columnLegend(), Cells: cells(dir, all),
 		Mutants: mutantRows(dir, caught), Found: Record(), NotTested: NotTested(), Version: versions(all)}
 	for _, o := range all {
 		data.Took += o.Took
@@ -120,7 +120,8 @@ func columnLegend() (legend []string) {
 	return legend
 }
 
-func columnNames() (names []string) {
+// Columns lists the columns of the grid.
+func Columns() (names []string) {
 	for _, c := range columns() {
 		names = append(names, c.Column)
 	}

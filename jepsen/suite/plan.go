@@ -10,6 +10,7 @@ import (
 
 	"raftboard/jepsen/history"
 	"raftboard/jepsen/nemesis"
+	"raftboard/jepsen/planted/table"
 	"raftboard/jepsen/workload"
 )
 
@@ -48,7 +49,12 @@ func (p Plan) Complete() (Plan, error) {
 	p.Rate, p.Time = cmp.Or(p.Rate, rate), cmp.Or(p.Time, lasts)
 	_, err := workload.New(p.Workload)
 	_, err2 := nemesis.ByName(p.Nemeses...)
-	err = errors.Join(err, err2)
+	err = errors.Join(err, err2, table.CheckFault(p.Fault))
+	if m, known := table.ByName(p.Mutant); p.Mutant != "" && !known {
+		err = errors.Join(err, fmt.Errorf("no planted bug %q: see list bugs", p.Mutant))
+	} else if m.Open != "" {
+		err = errors.Join(err, fmt.Errorf("%s is not planted: %s", m.Name, m.Open))
+	}
 	switch {
 	case p.Driver != Sim && p.Driver != Netns:
 		err = errors.Join(err, fmt.Errorf("no driver %q: there are %s and %s", p.Driver, Sim, Netns))

@@ -18,6 +18,9 @@ func analyzeCommand() *cobra.Command {
 		Long: "Reads " + suite.HistoryFile + " in DIR, or in each directory below DIR that has one, judges it without\n" +
 			"running anything, writes the page again and shows the outcome.",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
 			dirs, err := runsIn(args[0])
 			if err != nil {
 				return err

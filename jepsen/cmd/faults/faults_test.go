@@ -36,7 +36,20 @@ func TestACommandLineThatMakesNoSenseIsNoVerdict(t *testing.T) {
 		"four nodes":                {[]string{"run", "--nodes", "4"}, "3 or 5"},
 		"a run of no time":          {[]string{"run", "--time", "1s"}, "at least 5s"},
 		"a fault sim does not have": {[]string{"run", "--nemesis", "cpu"}, "use --driver netns"},
-		"no such cell":              {[]string{"matrix", "--columns", "N99"}, "no cell"},
+		"no such column":            {[]string{"matrix", "--columns", "N99"}, "there are N0"},
+		"no such row":               {[]string{"matrix", "--workloads", "nonsense"}, "there are register"},
+		"a cell of the night":       {[]string{"matrix", "--workloads", "soak"}, "--nightly"},
+		"no time at all":            {[]string{"run", "--time", "0"}, "--time 0s"},
+		"no seeds":                  {[]string{"run", "--seeds", "0"}, "--seeds 0"},
+		"less than no runs":         {[]string{"mutants", "--runs", "-1"}, "--runs -1"},
+		"no rate":                   {[]string{"run", "--rate", "0"}, "--rate 0"},
+		"an output nobody writes":   {[]string{"run", "-o", "yaml"}, "there are text and json"},
+		"a bug nobody planted":      {[]string{"run", "--mutant", "M99"}, "see list bugs"},
+		"a bug that is still open":  {[]string{"run", "--mutant", "M28"}, "credentials"},
+		"a fault of no point":       {[]string{"run", "--fault", "nowhere:1:panic"}, "see list points"},
+		"a fault without an hour":   {[]string{"run", "--fault", "log-write:eio"}, "NAME:WHEN:DO"},
+		"a place without errors":    {[]string{"run", "--fault", "log-before:1:eio"}, "can only panic or sleep"},
+		"a list of something else":  {[]string{"list", "moons"}, "moons"},
 		"no such bug":               {[]string{"mutants", "M99"}, "M99"},
 		"a directory without a run": {[]string{"analyze", t.TempDir()}, "holds no history.jsonl"},
 	} {
@@ -54,6 +67,11 @@ func TestTheListNamesEveryWorkloadAndEveryNemesis(t *testing.T) {
 		"compaction", "cpu", "failpoint"} {
 		if !strings.Contains(out, "\n"+word) {
 			t.Errorf("status %d: %s is not listed in\n%s", status, word, out)
+		}
+	}
+	for what, word := range map[string]string{"checkers": "\nS1 ", "bugs": "\nM5 ", "points": "\nlog-write "} {
+		if status, out, _ := faults("list", what); status != 0 || !strings.Contains(out, word) {
+			t.Errorf("status %d: list %s lacks %q:\n%s", status, what, word, out)
 		}
 	}
 	status, out, _ = faults("list", "-o", "json")

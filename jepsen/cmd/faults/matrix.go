@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"raftboard/jepsen/check"
 	"raftboard/jepsen/suite"
+	"raftboard/jepsen/workload"
 )
 
 // matrixFlags say which part of the grid is run.
@@ -52,7 +54,17 @@ func matrixCommand() *cobra.Command {
 // plans are the runs asked for, all cells with one seed before any with the next, and what
 // the driver cannot do.
 func (f *matrixFlags) plans() (plans []suite.Plan, impossible []string, err error) {
-	for i := range max(f.seeds, 1) {
+	for _, name := range f.workloads {
+		if _, err := workload.New(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, name := range f.columns {
+		if !slices.ContainsFunc(suite.Grid(), func(c suite.Cell) bool { return c.Column == name }) {
+			return nil, nil, fmt.Errorf("no column %q: there are %s", name, strings.Join(suite.Columns(), ", "))
+		}
+	}
+	for i := range f.seeds {
 		for _, cell := range suite.Grid() {
 			switch {
 			case !cell.Full && !f.nightly,
@@ -77,7 +89,7 @@ func (f *matrixFlags) plans() (plans []suite.Plan, impossible []string, err erro
 		}
 	}
 	if len(plans) == 0 {
-		err = fmt.Errorf("no cell of the grid is asked for")
+		err = fmt.Errorf("the grid has no such cell on %s: see list, and --nightly for the cells of the night", f.driver)
 	}
 	return plans, impossible, err
 }
@@ -92,13 +104,18 @@ func without(names, missing []string) (left []string) {
 }
 
 func (f *matrixFlags) run(cmd *cobra.Command) error {
+	if err := errors.Join(checkOutput(f.output), checkZeros(cmd, "time", "rate", "seeds")); err != nil {
+		return err
+	}
 	plans, impossible, err := f.plans()
 	if err != nil {
 		return err
 	}
-	if f.dir, err = outputDir(f.dir); err != nil {
+	var done func()
+	if f.dir, done, err = outputDir(f.dir); err != nil {
 		return err
 	}
+	defer done()
 	progress := cmd.ErrOrStderr()
 	for _, text := range impossible {
 		fmt.Fprintln(progress, text)

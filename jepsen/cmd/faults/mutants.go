@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -38,7 +39,7 @@ func mutantsCommand() *cobra.Command {
 			f.only = args
 			return f.run(cmd)
 		}}
-	c.Flags().StringVar(&f.driver, "driver", "", "only the bugs of this driver: sim, netns or test")
+	c.Flags().StringVar(&f.driver, "driver", "", "only the bugs of this driver: sim, netns, test or harness")
 	c.Flags().IntVar(&f.runs, "runs", 8, "runs after which a bug counts as not caught")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "the first")
 	addOutput(c, &f.output, &f.dir)
@@ -49,7 +50,7 @@ func (f *mutantFlags) chosen() (chosen []table.Mutant, err error) {
 	all := table.Mutants()
 	for _, name := range f.only {
 		if !slices.ContainsFunc(all, func(m table.Mutant) bool { return m.Name == name }) {
-			return nil, fmt.Errorf("no planted bug %q", name)
+			return nil, fmt.Errorf("no planted bug %q: see list bugs", name)
 		}
 	}
 	for _, m := range all {
@@ -64,19 +65,24 @@ func (f *mutantFlags) chosen() (chosen []table.Mutant, err error) {
 		}
 	}
 	if len(chosen) == 0 {
-		err = fmt.Errorf("no planted bug is asked for")
+		err = fmt.Errorf("no planted bug is asked for: the drivers are sim, netns, test and harness, and list bugs says which has which")
 	}
 	return chosen, err
 }
 
 func (f *mutantFlags) run(cmd *cobra.Command) error {
+	if err := errors.Join(checkOutput(f.output), checkZeros(cmd, "runs")); err != nil {
+		return err
+	}
 	mutants, err := f.chosen()
 	if err != nil {
 		return err
 	}
-	if f.dir, err = outputDir(f.dir); err != nil {
+	var done func()
+	if f.dir, done, err = outputDir(f.dir); err != nil {
 		return err
 	}
+	defer done()
 	b := &builds{ctx: cmd.Context(), progress: cmd.ErrOrStderr()}
 	defer b.remove()
 	var all []suite.Caught
@@ -239,7 +245,8 @@ func showCaught(w io.Writer, output string, c suite.Caught) {
 	word := "caught"
 	switch {
 	case c.Mutant.Open != "":
-		word = "open"
+		fmt.Fprintf(w, "%-5s %-7s %s; %s\n", c.Mutant.Name, "open", c.Mutant.What, c.Said)
+		return
 	case !c.Caught:
 		word = "MISSED"
 	case !c.OK():
@@ -247,7 +254,7 @@ func showCaught(w io.Writer, output string, c suite.Caught) {
 	}
 	fmt.Fprintf(w, "%-5s %-7s %-5s by %v of %v, run %d, %v: %s\n", c.Mutant.Name, word, c.Mutant.Driver, c.By, c.Mutant.Fires, c.Runs,
 		c.Took.Round(100*time.Millisecond), c.Mutant.What)
-	if !c.OK() || c.Mutant.Open != "" {
+	if !c.OK() {
 		fmt.Fprintf(w, "      %s\n", c.Said)
 	}
 }

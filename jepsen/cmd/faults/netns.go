@@ -54,7 +54,8 @@ func realRun(ctx context.Context, b *builds, p suite.Plan, dir string) (_ *histo
 			return nil, err
 		}
 	}
-	if err := os.RemoveAll(dir); err != nil { // of an earlier run of this plan
+	// An earlier run of this plan may have left files there; one that was killed, mounts too.
+	if err := errors.Join(netns.Sweep(), os.RemoveAll(dir)); err != nil {
 		return nil, err
 	}
 	o.Log = history.NewLog(p.Describe()) // its clock starts here, and not while things are built

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,9 @@ func runCommand() *cobra.Command {
 		Example: "  faults run --driver sim --workload work --nemesis kill,pause --seed 7\n" +
 			"  faults run --driver netns --workload append --nemesis power --time 60s -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(checkOutput(output), checkZeros(cmd, "time", "rate", "seeds")); err != nil {
+				return err
+			}
 			if len(plan.Nemeses) == 0 {
 				return errors.New("--nemesis is empty: none is the control without faults")
 			}
@@ -30,12 +34,13 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			dir, err := outputDir(dir)
+			dir, done, err := outputDir(dir)
 			if err != nil {
 				return err
 			}
+			defer done()
 			var plans []suite.Plan
-			for i := range max(seeds, 1) {
+			for i := range seeds {
 				p := plan
 				p.Seed += uint64(i)
 				plans = append(plans, p)
@@ -63,8 +68,8 @@ func runCommand() *cobra.Command {
 	f.IntVar(&plan.Rate, "rate", 0, "operations per second of all clients (50 on sim, 200 on netns)")
 	f.Uint64Var(&plan.Seed, "seed", 1, "of what clients and nemeses choose")
 	f.IntVar(&seeds, "seeds", 1, "so many runs, with this seed and those that follow")
-	f.StringVar(&plan.Mutant, "mutant", "", "plant this bug, see mutants")
-	f.StringVar(&plan.Fault, "fault", "", "what every node does at named points: NAME:WHEN:DO, as package planted says")
+	f.StringVar(&plan.Mutant, "mutant", "", "plant this bug, see list bugs")
+	f.StringVar(&plan.Fault, "fault", "", "what every node does at named points, see list points: NAME:WHEN:DO, WHEN 3, 3+ or %3, DO panic, sleep=200ms, eio, short or hit")
 	f.BoolVar(&plan.Tagged, "tagged", false, "nodes built with failpoints and without a planted bug")
 	addOutput(c, &output, &dir)
 	return c
@@ -76,12 +81,33 @@ func addOutput(c *cobra.Command, output, dir *string) {
 	c.Flags().StringVar(dir, "dir", "", "where histories and pages go (a new directory of the system's temporary files)")
 }
 
-// outputDir makes the directory in which runs are kept.
-func outputDir(dir string) (string, error) {
-	if dir == "" {
-		return os.MkdirTemp("", "raftboard-faults-")
+// checkOutput refuses what would be shown as something else.
+func checkOutput(output string) error {
+	if output != "text" && output != "json" {
+		return fmt.Errorf("no output %q: there are text and json", output)
 	}
-	return dir, os.MkdirAll(dir, 0o755)
+	return nil
+}
+
+// checkZeros refuses a zero that would be taken for the default.
+func checkZeros(c *cobra.Command, names ...string) error {
+	for _, name := range names {
+		f := c.Flags().Lookup(name)
+		if f.Changed && (strings.TrimRight(f.Value.String(), "0s") == "" || strings.HasPrefix(f.Value.String(), "-")) {
+			return fmt.Errorf("--%s %s: it must be more than nothing", name, f.Value)
+		}
+	}
+	return nil
+}
+
+// outputDir makes the directory in which runs are kept. done removes one that was made for
+// this command and holds nothing.
+func outputDir(dir string) (_ string, done func(), err error) {
+	if dir != "" {
+		return dir, func() {}, os.MkdirAll(dir, 0o755)
+	}
+	dir, err = os.MkdirTemp("", "raftboard-faults-")
+	return dir, func() { os.Remove(dir) }, err
 }
 
 // runAll runs plans, those of the driver on virtual time together, and tells each outcome as
@@ -130,8 +156,17 @@ func showLines(w io.Writer, output string) func(suite.Outcome) {
 			}
 			return
 		}
+		last := ""
 		for _, f := range o.Findings {
-			fmt.Fprintln(w, "       ", f)
+			if code, _, _ := strings.Cut(f, ":"); code != last {
+				last = code
+				fmt.Fprintf(w, "        %s demands: %s\n", code, check.RuleOf(code))
+			}
+			first, _, more := strings.Cut(f, "\n")
+			if more {
+				first += " …" // the story tells it, and the page shows it whole
+			}
+			fmt.Fprintln(w, "         ", first)
 		}
 		if o.More > 0 {
 			fmt.Fprintf(w, "        and %d more findings\n", o.More)
@@ -139,7 +174,7 @@ func showLines(w io.Writer, output string) func(suite.Outcome) {
 		if o.Story != "" {
 			fmt.Fprintln(w, o.Story)
 		}
-		fmt.Fprintf(w, "        seed %d; again: %s\n", o.Plan.Seed, o.Plan.Rerun())
+		fmt.Fprintf(w, "        seed %d; again: %s\n", o.Plan.Seed, o.Rerun)
 		if o.Dir != "" {
 			fmt.Fprintf(w, "        history and page: %s\n", o.Dir)
 		}

@@ -1,5 +1,13 @@
 package table
 
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
 // Point is a place where FAULT may strike.
 type Point struct {
 	Name string `json:"name"`
@@ -32,4 +40,29 @@ func Points() []Point {
 		{Name: "answer-send", What: "the answer to a call is about to be sent"},
 		{Name: "forward-answer", What: "the answer to a command that another node passed on is about to be sent"},
 	}
+}
+
+// CheckFault says what is wrong with a list as FAULT holds it, before anything is built for it:
+// a point that does not exist would never be hit.
+func CheckFault(list string) error {
+	if list == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		m := regexp.MustCompile(`^([a-z-]+):(%[1-9][0-9]*|[1-9][0-9]*\+?):(panic|eio|short|hit|sleep=(.+))$`).FindStringSubmatch(strings.TrimSpace(part))
+		if m == nil {
+			return fmt.Errorf("the fault %q is not NAME:WHEN:DO, with WHEN 3, 3+ or %%3, and DO panic, sleep=200ms, eio, short or hit", part)
+		}
+		i := slices.IndexFunc(Points(), func(p Point) bool { return p.Name == m[1] })
+		if i < 0 {
+			return fmt.Errorf("no point %q: see list points", m[1])
+		}
+		if does := m[3]; Points()[i].Asks == "" && (does == "eio" || does == "short" || does == "hit") {
+			return fmt.Errorf("the point %s can only panic or sleep, and not %s", m[1], does)
+		}
+		if d, err := time.ParseDuration(m[4]); m[4] != "" && (err != nil || d <= 0) {
+			return fmt.Errorf("the fault %q: %q is no time to sleep", part, m[4])
+		}
+	}
+	return nil
 }
