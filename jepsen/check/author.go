@@ -30,7 +30,7 @@ func Authors(h *history.History, a *Order) (found []Finding) {
 		op := byCall[t.Event.GetCallId()]
 		if t.Event != nil && op != nil && t.Event.Author != op.Args.As {
 			found = append(found, violation("I1", "%s was told of a %v by %s at rev %d; its caller stated %q",
-				t.Watcher, t.Event.Kind, t.Event.Author, t.Event.Rev, op.Args.As).of(op.ID))
+				t.Watcher, kindWord(t.Event.Kind), t.Event.Author, t.Event.Rev, op.Args.As).of(op.ID))
 		}
 	}
 	for _, op := range h.Ops {

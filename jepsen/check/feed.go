@@ -231,13 +231,13 @@ func (x *expected) gather(s *stream) (found []Finding) {
 		}
 		x.head = max(x.head, e.Rev)
 		if !ofTime(e.Kind) && !slices.ContainsFunc(x.byRev[e.Rev], func(r *history.Applied) bool { return caused(r, e) }) {
-			found = append(found, violation("F7", "watcher %s was told of a %v of %s at rev %d that was never applied", s.watcher, e.Kind, e.Key, e.Rev))
+			found = append(found, violation("F7", "watcher %s was told of a %v of %s at rev %d that was never applied", s.watcher, kindWord(e.Kind), e.Key, e.Rev))
 			continue
 		}
 		was := x.told[spotOf(e)]
 		if was != nil && !proto.Equal(was, e) {
 			found = append(found, violation("F12", "%d.%d is a %v of %q for watcher %s, and a %v of %q for another", e.Rev, e.Sub,
-				e.Kind, e.Key, s.watcher, was.Kind, was.Key))
+				kindWord(e.Kind), e.Key, s.watcher, kindWord(was.Kind), was.Key))
 		} else if was == nil {
 			x.told[spotOf(e)] = e
 		}

@@ -208,7 +208,7 @@ func (x *expected) exact(s *stream) (found []Finding) {
 			hole(p.rev, violation("F6", "watcher %s was told of rev %d, and not of %d.%d", s.watcher, p.rev, p.rev, p.sub), p)
 			continue
 		}
-		hole(p.rev, x.missing(s, p.rev, "was not told of %d.%d, a %v of %q", p.rev, p.sub, e.Kind, e.Key), p)
+		hole(p.rev, x.missing(s, p.rev, "was not told of %d.%d, a %s of %q", p.rev, p.sub, kindWord(e.Kind), e.Key), p)
 	}
 	for i := range x.must {
 		m := &x.must[i]
@@ -315,4 +315,9 @@ func (x *expected) atTheEnd(s *stream) (found []Finding) {
 		say("F11", "was cut off with %s: %s%s", t.Code, t.Cut, t.Ended)
 	}
 	return found
+}
+
+// kindWord is the kind of an event as the command line of the product shows it.
+func kindWord(k boardpb.Kind) string {
+	return strings.ToLower(strings.TrimPrefix(k.String(), "KIND_"))
 }

@@ -79,7 +79,8 @@ func (f *facts) feed() (*plot, string) {
 	if len(names) == 0 {
 		return nil, "Nobody watched the feed in this run."
 	}
-	note := "A row per watcher: the rev it was told over time. A watcher that begins late, or reads pages at the end, climbs at once."
+	note := "A row per watcher: the rev it was told over time. A watcher that begins late, or reads pages at the end, climbs at once. " +
+		"What a watcher is told is numbered by its rev and its place in it: 12.0 is the first event of rev 12."
 	if len(names) > mostWatchers {
 		note += fmt.Sprintf(" %d of %d watchers are drawn.", mostWatchers, len(names))
 		names = names[:mostWatchers]

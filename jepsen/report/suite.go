@@ -37,7 +37,8 @@ type Cell struct {
 	OK, Fail, Unknown         int    // operations
 	Faults                    int    // with a witness
 	Page                      string // link to the page of its worst run, relative to this page
-	Witness                   string // the first finding of a run that is not VALID
+	Witness                   string // the first finding of its worst run, if that is not VALID
+	Again                     string // the command line of that run
 	Why                       string // why there was no run
 }
 

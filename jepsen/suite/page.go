@@ -156,8 +156,9 @@ func cells(dir string, outcomes []Outcome) (out []report.Cell) {
 		for _, k := range o.Faults {
 			c.Faults += k
 		}
-		if c.Verdict = Worst(c.Verdict, o.Verdict); o.Verdict == c.Verdict && o.Verdict != check.VALID && c.Witness == "" {
-			c.Witness, c.Page = first(o), pageOf(dir, o.Dir)
+		was := c.Verdict
+		if c.Verdict = Worst(was, o.Verdict); o.Verdict == c.Verdict && o.Verdict != check.VALID && (was != c.Verdict || c.Witness == "") {
+			c.Witness, c.Page, c.Again = first(o), pageOf(dir, o.Dir), o.Plan.Rerun()
 		}
 	}
 	return append(out, unrun(out)...)
@@ -185,12 +186,20 @@ func unrun(ran []report.Cell) (out []report.Cell) {
 	return out
 }
 
-// first is what there is to say of a run that is not VALID.
+// first is what there is to say of a run that is not VALID, in a line: its page has the rest.
 func first(o Outcome) string {
 	if o.Error != "" || len(o.Findings) == 0 {
 		return o.Error
 	}
-	return o.Findings[0]
+	return firstLine(o.Findings[0])
+}
+
+func firstLine(s string) string {
+	line, _, more := strings.Cut(s, "\n")
+	if more {
+		line += " …"
+	}
+	return line
 }
 
 // pageOf is the link to a run's page from the page of its suite.
@@ -212,7 +221,7 @@ func mutantRows(dir string, caught []Caught) (rows []report.Mutant) {
 		m := c.Mutant
 		row := report.Mutant{Name: m.Name, Bug: m.What, Expected: m.Fires, Fired: c.By, Caught: c.Caught, Runs: c.Runs,
 			Took: c.Took.Round(time.Millisecond), Seed: c.Seed, NotUnder: strings.Join(m.NotUnder, ", "), NotThere: c.NotHere,
-			Said: c.Said, Open: m.Open, Page: pageOf(dir, c.Dir),
+			Said: firstLine(c.Said), Open: m.Open, Page: pageOf(dir, c.Dir),
 			Where: fmt.Sprintf("%s × %s, %s", strings.Join(m.Workloads, " or "), strings.Join(m.Nemeses, ","), m.Driver)}
 		if m.Test != "" {
 			row.Where = "go test -tags faults " + m.Test

@@ -62,7 +62,8 @@ func TestASuiteShowsTheNewestVersionOfARunAndWhatWasNotRun(t *testing.T) {
 			full++
 		}
 	}
-	for _, want := range []string{"v1, v2", "2 VALID, 0 FAILED, 1 INVALID, 0 UNKNOWN", "28 ok", "sim cannot do it",
+	worst := outcome("register", "kill", "v2", check.INVALID)
+	for _, want := range []string{"v1, v2", worst.Plan.Rerun(), "2 VALID, 0 FAILED, 1 INVALID, 0 UNKNOWN", "28 ok", "sim cannot do it",
 		fmt.Sprintf("of %d in the grid", full)} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)

@@ -177,6 +177,17 @@ func TestARunThatIsInterruptedHasNoVerdict(t *testing.T) {
 	})
 }
 
+func TestThePageOfASuiteNamesTheCommandThatWasGiven(t *testing.T) {
+	f, c := &matrixFlags{}, matrixCommand()
+	if err := c.ParseFlags([]string{"--workloads", "txn,register", "--columns", "N7", "--nightly", "--dir", "d", "-o", "json", "--seeds", "2"}); err != nil {
+		t.Fatal(err)
+	}
+	f.driver = suite.Sim
+	if got, want := f.command(c), "go run ./jepsen/cmd/faults matrix --driver sim --columns N7 --nightly --seeds 2 --workloads txn,register"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
 func TestSeveralRunsGiveTheWorstVerdict(t *testing.T) {
 	for _, c := range []struct{ a, b, want check.Verdict }{
 		{check.VALID, check.UNKNOWN, check.UNKNOWN}, {check.UNKNOWN, check.INVALID, check.INVALID},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"raftboard/jepsen/check"
 	"raftboard/jepsen/suite"
@@ -148,7 +149,7 @@ func (f *matrixFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintf(progress, "the budget is spent: %d runs were not made\n", unrun)
 	}
 	fmt.Fprintln(progress, suite.Sum(outcomes))
-	if err := suite.Keep(f.dir, "go run ./jepsen/cmd/faults matrix --driver "+f.driver, outcomes, nil); err != nil {
+	if err := suite.Keep(f.dir, f.command(cmd), outcomes, nil); err != nil {
 		return err
 	}
 	fmt.Fprintln(progress, "page:", filepath.Join(f.dir, suite.PageFile))
@@ -159,6 +160,21 @@ func (f *matrixFlags) run(cmd *cobra.Command) error {
 		worst = suite.Worst(worst, check.INVALID)
 	}
 	return verdict(worst)
+}
+
+// command is the command line that asks for the same part of the grid again.
+func (f *matrixFlags) command(cmd *cobra.Command) string {
+	line := "go run ./jepsen/cmd/faults matrix --driver " + f.driver
+	cmd.Flags().Visit(func(set *pflag.Flag) {
+		switch set.Name {
+		case "driver", "dir", "output":
+		case "nightly":
+			line += " --nightly"
+		default:
+			line += " --" + set.Name + " " + strings.Trim(set.Value.String(), "[]")
+		}
+	})
+	return line
 }
 
 // slice is how many runs go to the test binary at a time: enough to keep it busy, few enough

@@ -121,7 +121,6 @@ func (f *mutantFlags) one(ctx context.Context, b *builds, m table.Mutant) (suite
 	c := suite.Caught{Mutant: m, NotHere: true}
 	switch {
 	case m.Open != "":
-		c.Said = "open: " + m.Open
 		return c, nil
 	case m.Driver == table.Test:
 		return f.directed(ctx, m)
@@ -245,7 +244,7 @@ func showCaught(w io.Writer, output string, c suite.Caught) {
 	word := "caught"
 	switch {
 	case c.Mutant.Open != "":
-		fmt.Fprintf(w, "%-5s %-7s %s; %s\n", c.Mutant.Name, "open", c.Mutant.What, c.Said)
+		fmt.Fprintf(w, "%-5s %-7s %s; %s\n", c.Mutant.Name, "open", c.Mutant.What, c.Mutant.Open)
 		return
 	case !c.Caught:
 		word = "MISSED"

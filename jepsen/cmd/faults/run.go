@@ -55,6 +55,9 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(plans) == 1 {
+				return verdict(worst)
+			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d runs in %v: %.0f a minute\n", len(plans), time.Since(began).Round(time.Millisecond),
 				float64(len(plans))/time.Since(began).Minutes())
 			return verdict(worst)
@@ -156,10 +159,10 @@ func showLines(w io.Writer, output string) func(suite.Outcome) {
 			}
 			return
 		}
-		last := ""
+		said := map[string]bool{}
 		for _, f := range o.Findings {
-			if code, _, _ := strings.Cut(f, ":"); code != last {
-				last = code
+			if code, _, _ := strings.Cut(f, ":"); !said[code] {
+				said[code] = true
 				fmt.Fprintf(w, "        %s demands: %s\n", code, check.RuleOf(code))
 			}
 			first, _, more := strings.Cut(f, "\n")
