@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -88,6 +89,9 @@ func (b *builds) remove() {
 // moduleRoot is where the source of raftboard is: the command builds what it tests.
 func moduleRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", errors.New("go is not in the PATH, and the nodes are built from source; sudo may have a PATH of its own: sudo env PATH=$PATH …")
+	}
 	path, dir, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if err != nil || path != "raftboard" {
 		return "", fmt.Errorf("run it inside the source tree of raftboard: it builds the nodes that it tests")

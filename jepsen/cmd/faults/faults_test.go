@@ -177,6 +177,28 @@ func TestARunThatIsInterruptedHasNoVerdict(t *testing.T) {
 	})
 }
 
+// sudo often has a PATH without go.
+func TestWithoutGoItSaysThatGoIsMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	status, out, _ := faults("run", "--dir", t.TempDir())
+	if status != suite.Code(check.INVALID) || !strings.Contains(out, "go is not in the PATH") {
+		t.Errorf("status %d: %s", status, out)
+	}
+}
+
+func TestWhatAnInterruptLeavesIsNamedOnlyIfThereIsAnything(t *testing.T) {
+	dir := t.TempDir()
+	if err := interruptedIn(dir); err != errInterrupted {
+		t.Error(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := interruptedIn(dir); !errors.Is(err, errInterrupted) || !strings.Contains(err.Error(), dir) {
+		t.Error(err)
+	}
+}
+
 func TestThePageOfASuiteNamesTheCommandThatWasGiven(t *testing.T) {
 	f, c := &matrixFlags{}, matrixCommand()
 	if err := c.ParseFlags([]string{"--workloads", "txn,register", "--columns", "N7", "--nightly", "--dir", "d", "-o", "json", "--seeds", "2"}); err != nil {

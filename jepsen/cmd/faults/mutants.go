@@ -91,7 +91,7 @@ func (f *mutantFlags) run(cmd *cobra.Command) error {
 	for _, m := range mutants {
 		c, err := f.one(cmd.Context(), b, m)
 		if cmd.Context().Err() != nil {
-			interrupted = fmt.Errorf("%w; what was kept is in %s", errInterrupted, f.dir)
+			interrupted = interruptedIn(f.dir)
 			break // those before it have their page
 		}
 		if err != nil {

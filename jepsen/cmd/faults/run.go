@@ -140,9 +140,17 @@ func runAll(ctx context.Context, progress io.Writer, plans []suite.Plan, dir str
 		}
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w; what was kept is in %s", errInterrupted, dir)
+		return interruptedIn(dir)
 	}
 	return err
+}
+
+// interruptedIn says where there is what had been kept by then, if there is anything.
+func interruptedIn(dir string) error {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
+		return errInterrupted
+	}
+	return fmt.Errorf("%w; what was kept is in %s", errInterrupted, dir)
 }
 
 // showLines shows outcomes one by one.
