@@ -158,6 +158,7 @@ const (
 type ReadOptions struct {
 	Consistency Consistency
 	AtLeast     uint64 // with AtLeast: the revision to see
+	AtRev       uint64 // Get, History, List, Dump: as it was right after this commit; 0: now
 	Loop        *Loop  // whose ended leases the answer is to tell
 }
 
@@ -174,6 +175,7 @@ type Read struct {
 func (b *Board) read(ctx context.Context, opts ReadOptions, req *wirepb.ReadRequest) (*wirepb.ReadResponse, Read, error) {
 	req.Board = b.name
 	req.Consistency = opts.Consistency
+	req.AtRev = opts.AtRev
 	req.Incarnation = b.Incarnation()
 	req.CallId = stringFrom(ctx, callIDKey)
 	if opts.Loop != nil {
@@ -184,13 +186,13 @@ func (b *Board) read(ctx context.Context, opts ReadOptions, req *wirepb.ReadRequ
 		want = anywhere
 	}
 	if opts.Consistency == AtLeast {
-		req.AtLeastRev = max(opts.AtLeast, b.Rev())
+		req.AtLeastRev = max(opts.AtLeast, b.Rev(), opts.AtRev)
 	}
 	ans, err := b.c.call(ctx, request{read: req, repeat: true, want: want})
 	if err != nil {
 		return nil, Read{}, err
 	}
-	if opts.Consistency == Stale && ans.read.Failure == nil && ans.read.Rev < b.Rev() {
+	if opts.Consistency == Stale && opts.AtRev == 0 && ans.read.Failure == nil && ans.read.Rev < b.Rev() {
 		again := proto.Clone(req).(*wirepb.ReadRequest)
 		return b.read(ctx, ReadOptions{Consistency: AtLeast, Loop: opts.Loop}, again)
 	}

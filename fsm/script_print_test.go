@@ -51,6 +51,8 @@ func quiet(m protoreflect.Message, d protoreflect.FieldDescriptor) bool {
 	switch d.Name() {
 	case "t_ms", "outcome", "code", "message", "hint":
 		return m.Descriptor().Name() == "Result"
+	case "first":
+		return true // the version or the rev says it
 	}
 	return false
 }

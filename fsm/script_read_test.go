@@ -20,7 +20,15 @@ func (s *script) read(c *call) ([]string, error) {
 	if b == nil {
 		return []string{"→ no such board"}, nil
 	}
-	lines, refused := s.readBoard(b, verb, c)
+	b, refused := board.AsOf(b, c.number("at"))
+	var lines []string
+	if refused == nil {
+		if lines, refused = s.readBoard(b, verb, c); b.Lack() > 0 {
+			refused = board.Reached(b)
+		}
+	} else {
+		c.words, c.opts = nil, nil
+	}
 	if refused != nil {
 		lines = []string{"→ " + s.result(refused), "  " + s.names(refused.Message)}
 	}

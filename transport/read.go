@@ -43,7 +43,13 @@ func (s *service) read(ctx context.Context, actor *boardpb.Actor, request *wirep
 	if refused == nil {
 		answer.Rev, answer.Incarnation = b.Rev(), b.Incarnation()
 		answer.Ended = board.EndedFor(b, request.Loop, actor.Principal)
-		refused = query(b, request, answer)
+		b, refused = board.AsOf(b, request.AtRev)
+	}
+	if refused == nil {
+		answer.Rev = b.Rev()
+		if refused = query(b, request, answer); b.Lack() > 0 {
+			refused, answer.Answer = board.Reached(b), nil
+		}
 	}
 	if refused != nil {
 		answer.Failure = refused
@@ -89,6 +95,8 @@ func checkRead(request *wirepb.ReadRequest) (node.Consistency, *boardpb.Result) 
 	}
 	cluster := request.GetBoards() != nil
 	switch {
+	case request.AtRev > 0 && !readsThePast(request):
+		return want, badField("at_rev", "only get, history, list and dump can be read at an earlier rev", "leave at_rev out")
 	case cluster && request.Board != "":
 		return want, badField("board", "the list of boards belongs to no board", "leave board empty")
 	case cluster && want.Kind == node.AtLeast:
@@ -97,6 +105,15 @@ func checkRead(request *wirepb.ReadRequest) (node.Consistency, *boardpb.Result) 
 		return want, badField("board", "the query names no board", `name one; "default" exists by itself`)
 	}
 	return want, nil
+}
+
+// readsThePast tells the queries that at_rev goes with.
+func readsThePast(request *wirepb.ReadRequest) bool {
+	switch request.Query.(type) {
+	case *wirepb.ReadRequest_Get, *wirepb.ReadRequest_History, *wirepb.ReadRequest_List, *wirepb.ReadRequest_Dump:
+		return true
+	}
+	return false
 }
 
 // view gets a View that satisfies the consistency asked for. The node below tries again

@@ -161,6 +161,13 @@ func (a *app) reading() client.ReadOptions {
 	return client.ReadOptions{Consistency: mode, AtLeast: a.g.atLeast}
 }
 
+// readingAt is a read of what was there right after a rev; 0 is now.
+func (a *app) readingAt(rev uint64) client.ReadOptions {
+	opts := a.reading()
+	opts.AtRev = rev
+	return opts
+}
+
 // cluster is the operators' face.
 func (a *app) cluster(ctx context.Context) (*client.Cluster, error) {
 	c, err := a.connect(ctx)

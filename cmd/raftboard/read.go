@@ -23,6 +23,7 @@ func (a *app) readCommands() []*cobra.Command {
 
 type getFlags struct {
 	raw, meta, watch bool
+	atRev            uint64
 }
 
 func (a *app) getCommand() *cobra.Command {
@@ -35,11 +36,15 @@ func (a *app) getCommand() *cobra.Command {
 			if f.raw && f.meta {
 				return exitcode.Usagef("leave out one of them", "--raw and --meta exclude each other")
 			}
+			if f.watch && f.atRev > 0 {
+				return exitcode.Usagef("leave out one of them", "--watch shows what comes, --at-rev what was")
+			}
 			return a.get(ctx, args, f)
 		}})
 	c.Flags().BoolVar(&f.raw, "raw", false, "the value alone, byte for byte")
 	c.Flags().BoolVar(&f.meta, "meta", false, "everything but the value")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on with every later version until interrupted")
+	atRevFlag(c, &f.atRev)
 	c.ValidArgsFunction = a.completeKeys
 	return c
 }
@@ -55,7 +60,7 @@ func (a *app) get(ctx context.Context, keys []string, f getFlags) error {
 	view := render.View{Table: &render.Table{Columns: render.Cols("KEY", "VERSION", "REV", "TIME", "AUTHOR", "+BYTES",
 		"+SOURCE", "VALUE")}}
 	for _, key := range keys {
-		answer, read, err := b.Get(ctx, key, a.reading())
+		answer, read, err := b.Get(ctx, key, a.readingAt(f.atRev))
 		if err != nil {
 			if first == nil {
 				first = refused(err)
@@ -116,7 +121,7 @@ func modeWord(m boardpb.Mode) string { return exitcode.EnumWord(m.String(), "MOD
 
 func (a *app) historyCommand() *cobra.Command {
 	var limit uint32
-	var since uint64
+	var since, atRev uint64
 	var diff bool
 	c := leaf(verb{use: "history KEY", short: "Versions of a key, newest first",
 		examples: [2]string{`raftboard history draft --limit 5`, `raftboard history draft --diff`},
@@ -127,7 +132,7 @@ func (a *app) historyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			answer, read, err := b.History(ctx, args[0], limit, 0, a.reading())
+			answer, read, err := b.History(ctx, args[0], limit, 0, a.readingAt(atRev))
 			if err != nil {
 				return refused(err)
 			}
@@ -138,6 +143,7 @@ func (a *app) historyCommand() *cobra.Command {
 		}})
 	c.Flags().Uint32Var(&limit, "limit", 50, "at most this many versions (500)")
 	c.Flags().Uint64Var(&since, "since", 0, "only versions written after this rev")
+	atRevFlag(c, &atRev)
 	c.Flags().BoolVar(&diff, "diff", false, "what the newest version changed, line by line")
 	c.ValidArgsFunction = a.completeKeys
 	return c
@@ -164,6 +170,11 @@ func (a *app) printHistory(answer *wirepb.HistoryAnswer, rev, since uint64) erro
 	return a.out.Print(view)
 }
 
+// atRevFlag is of the reads that can look back.
+func atRevFlag(c *cobra.Command, rev *uint64) {
+	c.Flags().Uint64Var(rev, "at-rev", 0, "as it was right after this rev, as far as history is kept; 0 is now")
+}
+
 // maxListed bounds what list reads when it has to sort or filter by itself.
 const maxListed = 100_000
 
@@ -171,6 +182,7 @@ type listFlags struct {
 	limit        uint32
 	author, sort string
 	after        string
+	atRev        uint64
 }
 
 func (a *app) listCommand() *cobra.Command {
@@ -191,6 +203,7 @@ func (a *app) listCommand() *cobra.Command {
 	c.Flags().StringVar(&f.author, "author", "", "only keys whose newest version is from this author")
 	c.Flags().StringVar(&f.sort, "sort", "key", "key, rev (newest first), bytes (largest first)")
 	c.Flags().StringVar(&f.after, "after", "", "continue behind this key")
+	atRevFlag(c, &f.atRev)
 	c.ValidArgsFunction = a.completeKeys
 	return c
 }
@@ -253,7 +266,7 @@ func (a *app) listPages(ctx context.Context, b *client.Board, pattern string, f 
 		if !whole {
 			page = min(page, f.limit-uint32(len(items)))
 		}
-		answer, read, err := b.List(ctx, pattern, page, next, a.reading())
+		answer, read, err := b.List(ctx, pattern, page, next, a.readingAt(f.atRev))
 		if err != nil {
 			return nil, "", 0, refused(err)
 		}
@@ -274,6 +287,7 @@ type dumpFlags struct {
 	namespace string
 	history   bool
 	markdown  bool
+	atRev     uint64
 }
 
 func (a *app) dumpCommand() *cobra.Command {
@@ -291,6 +305,7 @@ func (a *app) dumpCommand() *cobra.Command {
 		}})
 	c.Flags().StringVar(&f.namespace, "namespace", "", "only keys of this pattern")
 	c.Flags().BoolVar(&f.history, "history", false, "every retained version instead of the newest")
+	atRevFlag(c, &f.atRev)
 	c.Flags().BoolVar(&f.markdown, "markdown", false, "as Markdown, one section a key")
 	return c
 }
@@ -299,7 +314,7 @@ func (a *app) dumpCommand() *cobra.Command {
 func (a *app) dump(ctx context.Context, b *client.Board, f dumpFlags) error {
 	d := &dumper{a: a, f: f, whole: render.Obj("board", a.g.board)}
 	for after := ""; ; {
-		answer, read, err := b.Dump(ctx, f.namespace, 200, after, a.reading())
+		answer, read, err := b.Dump(ctx, f.namespace, 200, after, a.readingAt(f.atRev))
 		if err != nil {
 			return refused(err)
 		}

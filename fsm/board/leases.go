@@ -175,8 +175,8 @@ func (q *leaseQuery) row(l *boardpb.Lease) (LeaseRow, bool) {
 // shown is a lease record as every read gives it (TRIALS T-24): the expiry and the
 // heartbeat of a held one are those its loop's keepalives reach.
 func shown(b *state.Board, l *boardpb.Lease) *boardpb.Lease {
-	if l == nil || l.State != held {
-		return l
+	if l == nil || l.State != held || b.Past() {
+		return l // no loop was asked then, and what it renewed is not kept
 	}
 	loop := b.Loop(l.Loop)
 	expires := EffectiveExpiry(l, loop)

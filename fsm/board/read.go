@@ -50,11 +50,14 @@ func Get(b *state.Board, key string) (*boardpb.Entry, uint64, *boardpb.Lease, bo
 func missing(b *state.Board, key string, k *state.Key, lease *boardpb.Lease) *boardpb.Result {
 	r := &boardpb.Result{Code: boardpb.Code_CODE_NOT_FOUND, Key: key,
 		Message: fmt.Sprintf("%s was never written", key), Hint: "raftboard list shows what is there"}
+	if b.Past() {
+		r.Message = fmt.Sprintf("%s was not yet written at rev %d", key, b.Rev())
+	}
 	if k != nil {
 		r.Version = k.Newest().Version
 		r.Message = fmt.Sprintf("%s was deleted at version %d", key, r.Version)
 	}
-	if lease.GetState() == held {
+	if lease.GetState() == held && !b.Past() {
 		r.Generation, r.Holder, r.HolderLoop = lease.Generation, lease.Owner, lease.Loop
 		r.ExpiresTMs, r.ExpiresInMs = lease.ExpiresTMs, max(0, lease.ExpiresTMs-b.T())
 	}

@@ -3578,6 +3578,7 @@ type Entry struct {
 	Generation    uint64                 `protobuf:"varint,12,opt,name=generation,proto3" json:"generation,omitempty"` // of the lease it was written under
 	Late          bool                   `protobuf:"varint,13,opt,name=late,proto3" json:"late,omitempty"`             // partial work that arrived after its lease ended
 	ForClaim      *LeaseRef              `protobuf:"bytes,14,opt,name=for_claim,json=forClaim,proto3" json:"for_claim,omitempty"`
+	First         bool                   `protobuf:"varint,18,opt,name=first,proto3" json:"first,omitempty"` // the key had no record before: nothing older was ever given up
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3710,6 +3711,13 @@ func (x *Entry) GetForClaim() *LeaseRef {
 	return nil
 }
 
+func (x *Entry) GetFirst() bool {
+	if x != nil {
+		return x.First
+	}
+	return false
+}
+
 // Previous is one earlier grant of a key, for the next claimant to resume from.
 type Previous struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3837,7 +3845,8 @@ type Lease struct {
 	PartialRefs    []string               `protobuf:"bytes,21,rep,name=partial_refs,json=partialRefs,proto3" json:"partial_refs,omitempty"` // of the current grant; at most 16
 	EndedTMs       int64                  `protobuf:"varint,22,opt,name=ended_t_ms,json=endedTMs,proto3" json:"ended_t_ms,omitempty"`
 	EndedWallMs    int64                  `protobuf:"varint,23,opt,name=ended_wall_ms,json=endedWallMs,proto3" json:"ended_wall_ms,omitempty"`
-	Rev            uint64                 `protobuf:"varint,24,opt,name=rev,proto3" json:"rev,omitempty"` // of the last change that took one
+	Rev            uint64                 `protobuf:"varint,24,opt,name=rev,proto3" json:"rev,omitempty"`     // of the last change that took one
+	First          bool                   `protobuf:"varint,25,opt,name=first,proto3" json:"first,omitempty"` // the first state of the record: nothing older was ever given up
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -4038,6 +4047,13 @@ func (x *Lease) GetRev() uint64 {
 		return x.Rev
 	}
 	return 0
+}
+
+func (x *Lease) GetFirst() bool {
+	if x != nil {
+		return x.First
+	}
+	return false
 }
 
 // Ended tells a loop that one of its leases ended without its doing (SPEC LS-20).
@@ -5797,8 +5813,9 @@ type BoardHead struct {
 	NextNote         uint64                 `protobuf:"varint,16,opt,name=next_note,json=nextNote,proto3" json:"next_note,omitempty"`
 	TrimmedChangeRev uint64                 `protobuf:"varint,17,opt,name=trimmed_change_rev,json=trimmedChangeRev,proto3" json:"trimmed_change_rev,omitempty"` // every change up to here was given up
 	TrimmedNoteRev   uint64                 `protobuf:"varint,18,opt,name=trimmed_note_rev,json=trimmedNoteRev,proto3" json:"trimmed_note_rev,omitempty"`
-	NoteSecond       uint64                 `protobuf:"varint,19,opt,name=note_second,json=noteSecond,proto3" json:"note_second,omitempty"` // the second of board time that note rates count in
-	Keys             uint64                 `protobuf:"varint,20,opt,name=keys,proto3" json:"keys,omitempty"`                               // live keys
+	NoteSecond       uint64                 `protobuf:"varint,19,opt,name=note_second,json=noteSecond,proto3" json:"note_second,omitempty"`       // the second of board time that note rates count in
+	Keys             uint64                 `protobuf:"varint,20,opt,name=keys,proto3" json:"keys,omitempty"`                                     // live keys
+	ForgottenRev     uint64                 `protobuf:"varint,21,opt,name=forgotten_rev,json=forgottenRev,proto3" json:"forgotten_rev,omitempty"` // below it, keys may have existed that are not remembered at all
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -5969,6 +5986,13 @@ func (x *BoardHead) GetNoteSecond() uint64 {
 func (x *BoardHead) GetKeys() uint64 {
 	if x != nil {
 		return x.Keys
+	}
+	return 0
+}
+
+func (x *BoardHead) GetForgottenRev() uint64 {
+	if x != nil {
+		return x.ForgottenRev
 	}
 	return 0
 }
@@ -6621,7 +6645,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"namespaces\x12&\n" +
 	"\x0fmax_value_bytes\x18\x02 \x01(\x04R\rmaxValueBytes\x12&\n" +
 	"\x0fmax_board_bytes\x18\x03 \x01(\x04R\rmaxBoardBytes\x12)\n" +
-	"\x10history_versions\x18\x04 \x01(\rR\x0fhistoryVersions\"\xf3\x02\n" +
+	"\x10history_versions\x18\x04 \x01(\rR\x0fhistoryVersions\"\x89\x03\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x14\n" +
@@ -6640,7 +6664,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"generation\x18\f \x01(\x04R\n" +
 	"generation\x12\x12\n" +
 	"\x04late\x18\r \x01(\bR\x04late\x129\n" +
-	"\tfor_claim\x18\x0e \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\bforClaim\"\x89\x02\n" +
+	"\tfor_claim\x18\x0e \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\bforClaim\x12\x14\n" +
+	"\x05first\x18\x12 \x01(\bR\x05first\"\x89\x02\n" +
 	"\bPrevious\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x12\n" +
 	"\x04loop\x18\x02 \x01(\tR\x04loop\x12\x1e\n" +
@@ -6652,7 +6677,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\fpartial_refs\x18\x06 \x03(\tR\vpartialRefs\x12\x1c\n" +
 	"\n" +
 	"ended_t_ms\x18\a \x01(\x03R\bendedTMs\x12\"\n" +
-	"\rended_wall_ms\x18\b \x01(\x03R\vendedWallMs\"\x91\x06\n" +
+	"\rended_wall_ms\x18\b \x01(\x03R\vendedWallMs\"\xa7\x06\n" +
 	"\x05Lease\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.raftboard.board.v1.LeaseStateR\x05state\x12\x1e\n" +
@@ -6684,7 +6709,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\n" +
 	"ended_t_ms\x18\x16 \x01(\x03R\bendedTMs\x12\"\n" +
 	"\rended_wall_ms\x18\x17 \x01(\x03R\vendedWallMs\x12\x10\n" +
-	"\x03rev\x18\x18 \x01(\x04R\x03rev\"\xb3\x01\n" +
+	"\x03rev\x18\x18 \x01(\x04R\x03rev\x12\x14\n" +
+	"\x05first\x18\x19 \x01(\bR\x05first\"\xb3\x01\n" +
 	"\x05Ended\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1e\n" +
 	"\n" +
@@ -6889,7 +6915,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\aapplied\x18\x02 \x01(\x04R\aapplied\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\fR\x06digest\x12;\n" +
-	"\acluster\x18\x05 \x01(\v2!.raftboard.board.v1.ClusterRecordR\acluster\"\xea\x05\n" +
+	"\acluster\x18\x05 \x01(\v2!.raftboard.board.v1.ClusterRecordR\acluster\"\x8f\x06\n" +
 	"\tBoardHead\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x10\n" +
@@ -6915,7 +6941,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x10trimmed_note_rev\x18\x12 \x01(\x04R\x0etrimmedNoteRev\x12\x1f\n" +
 	"\vnote_second\x18\x13 \x01(\x04R\n" +
 	"noteSecond\x12\x12\n" +
-	"\x04keys\x18\x14 \x01(\x04R\x04keys\">\n" +
+	"\x04keys\x18\x14 \x01(\x04R\x04keys\x12#\n" +
+	"\rforgotten_rev\x18\x15 \x01(\x04R\fforgottenRev\">\n" +
 	"\bNoteRate\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"Q\n" +

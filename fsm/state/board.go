@@ -19,7 +19,7 @@ type board struct {
 	settSum  Sum
 
 	entries   Table[*Key]
-	leases    Table[*boardpb.Lease]
+	leases    Table[*leaseRecord]
 	loops     Table[*boardpb.Loop]
 	kept      Table[*boardpb.Kept]
 	conflicts Table[*boardpb.ConflictCount]
@@ -33,7 +33,7 @@ type board struct {
 	counts   []*boardpb.NamespaceCounts // by namespace; replaced on change
 	queues   []btree.Map[uint64, string]
 	holdings btree.Set[string]       // loop NUL own-expiry key, of live leases
-	old      btree.Set[string]       // rev version key: versions a newer one replaced, of set-like keys
+	old      btree.Set[string]       // see oldKey: what a newer version or state replaced
 	tombs    btree.Set[string]       // rev key: keys of which only numbers are left
 	due      *btree.BTreeG[Deadline] // of leases and delays of this board
 	idem     idemOrder
@@ -51,6 +51,7 @@ type head struct {
 	nextQueuePos    uint64
 	compactedRev    uint64
 	createdWall     int64
+	forgottenRev    uint64
 	trimmedChange   uint64
 	trimmedNote     uint64
 	noteSecond      uint64
@@ -69,7 +70,7 @@ func newBoard(s *State, name string) *board {
 	return &board{
 		name:      name,
 		entries:   newTable[*Key](g),
-		leases:    newTable[*boardpb.Lease](g),
+		leases:    newTable[*leaseRecord](g),
 		loops:     newTable[*boardpb.Loop](g),
 		kept:      newTable[*boardpb.Kept](g),
 		conflicts: newTable[*boardpb.ConflictCount](g),
@@ -87,7 +88,8 @@ type Key struct {
 	versions []*boardpb.Entry
 	sums     []Sum
 	total    Sum
-	waste    int // dropped versions that the array still holds
+	waste    int    // dropped versions that the array still holds
+	missed   *reach // of a Key as of a rev that it does not reach back to
 }
 
 // dropOldest gives up the oldest version. The array is shared with Keys that readers may
@@ -101,13 +103,20 @@ func (k *Key) dropOldest() {
 }
 
 // Newest is the current version, which may be a tombstone.
-func (k *Key) Newest() *boardpb.Entry { return k.versions[len(k.versions)-1] }
+func (k *Key) Newest() *boardpb.Entry {
+	k.missed.look()
+	return k.versions[len(k.versions)-1]
+}
 
 // Versions are the retained ones, oldest first. Callers must not change the slice.
-func (k *Key) Versions() []*boardpb.Entry { return k.versions }
+func (k *Key) Versions() []*boardpb.Entry {
+	k.missed.look()
+	return k.versions
+}
 
 // Version returns one retained version, or nil.
 func (k *Key) Version(n uint64) *boardpb.Entry {
+	k.missed.look()
 	oldest := k.versions[0].Version
 	if n < oldest || n-oldest >= uint64(len(k.versions)) {
 		return nil
@@ -130,8 +139,12 @@ func revKey(rev uint64, key string) string {
 	return string(append(b, key...))
 }
 
-// oldKey places a replaced version: a txn may write one key several times at one rev.
-func oldKey(e *boardpb.Entry) string { return revKey(e.Rev, revKey(e.Version, e.Key)) }
+// oldKey places a replaced version by the rev that replaced it: what a compaction gives up
+// first is what the fewest revs need. A txn may write one key several times at one rev. An
+// earlier state of a lease has version 0, which no entry has.
+func oldKey(replaced, version uint64, key string) string {
+	return revKey(replaced, revKey(version, key))
+}
 
 func splitRevKey(rk string) (uint64, string) {
 	return binary.BigEndian.Uint64([]byte(rk[:8])), rk[8:]
@@ -171,8 +184,10 @@ func (b *board) recount() {
 		b.followTomb(key, nil, nil)
 		return true
 	})
-	b.leases.index.Scan(func(key string, r *Record[*boardpb.Lease]) bool {
-		l := r.newest()
+	b.leases.index.Scan(func(key string, r *Record[*leaseRecord]) bool {
+		rec := r.newest()
+		l := rec.now
+		b.followStates(key, nil, rec)
 		b.count(key, func(c *boardpb.NamespaceCounts) { countLease(c, l, 1) })
 		if space := b.schema.Find(key); space != nil && l.QueuePos > 0 {
 			b.queues[space.Number].Set(l.QueuePos, key)
@@ -246,7 +261,7 @@ func (b *board) headSum() Sum {
 	e.start('H', b.name)
 	e.str(h.incarnation)
 	e.u64s([]uint64{h.rev, h.settingsVersion, h.liveBytes, h.versionFloor, h.generationFloor,
-		h.nextQueuePos, h.compactedRev, h.trimmedChange, h.trimmedNote, h.noteSecond, h.keys})
+		h.nextQueuePos, h.compactedRev, h.forgottenRev, h.trimmedChange, h.trimmedNote, h.noteSecond, h.keys})
 	e.i64(h.createdWall)
 	c := &h.counters
 	e.u64s([]uint64{c.Sets, c.Appends, c.Deletes, c.Conflicts, c.PersistentConflicts, c.Claims, c.Reclaims,
@@ -296,8 +311,8 @@ func (x *Txn) Stranded(schema *Schema) (first string, n int) {
 		}
 		return true
 	})
-	x.b.leases.index.Scan(func(key string, r *Record[*boardpb.Lease]) bool {
-		l := r.newest()
+	x.b.leases.index.Scan(func(key string, r *Record[*leaseRecord]) bool {
+		l := r.newest().now
 		if l.State != boardpb.LeaseState_LEASE_STATE_FREE && !l.Posted {
 			check(key)
 		}

@@ -25,6 +25,7 @@ func CloneLease(l *boardpb.Lease) *boardpb.Lease {
 		Attempts: l.Attempts, FreeTMs: l.FreeTMs, EndedBy: l.EndedBy, Reason: l.Reason,
 		ResultRef: l.ResultRef, Posted: l.Posted, QueuePos: l.QueuePos, Previous: l.Previous,
 		PartialRefs: l.PartialRefs, EndedTMs: l.EndedTMs, EndedWallMs: l.EndedWallMs, Rev: l.Rev,
+		First: l.First,
 	}
 }
 

@@ -99,8 +99,7 @@ func (x *Txn) commitKey(at uint64, ch *stagedChange[*Key]) {
 		b.entries.put(at, ch.key, ch.v)
 	}
 	b.followVersions(ch.key, old, ch.v)
-	l, _ := b.leases.get(ch.key)
-	b.followTomb(ch.key, old, l)
+	b.followTomb(ch.key, old, b.lease(ch.key))
 	x.account(oldTotal, newTotal)
 	if wasLive != isLive {
 		b.count(ch.key, func(c *boardpb.NamespaceCounts) {
@@ -119,21 +118,22 @@ func (b *board) setLike(key string) bool {
 }
 
 func (x *Txn) commitLease(at uint64, key string, l *boardpb.Lease) {
-	b, e := x.b, &x.s.enc
-	old, _ := b.leases.get(key)
-	var minus Sum
+	b := x.b
+	rec, _ := b.leases.get(key)
+	old := rec.lease()
 	if old != nil {
-		minus = e.lease(b.name, old)
 		x.s.forgetLease(b, old)
 	}
+	var next *leaseRecord
 	if l == nil {
 		b.leases.drop(at, key)
-		x.account(minus, Sum{})
 	} else {
-		b.leases.put(at, key, l)
-		x.account(minus, e.lease(b.name, l))
+		next = x.nextStates(rec, l)
+		b.leases.put(at, key, next)
 		x.s.rememberLease(b, l)
 	}
+	b.followStates(key, rec, next)
+	x.account(rec.sum(), next.sum())
 	b.followTomb(key, oldKeyOf(b, key), old)
 	if classOf(old) != classOf(l) {
 		b.count(key, func(c *boardpb.NamespaceCounts) {

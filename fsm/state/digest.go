@@ -98,6 +98,7 @@ func (e *encoder) entry(board string, v *boardpb.Entry) Sum {
 	e.u64(v.Generation)
 	e.flag(v.Late)
 	e.ref(v.ForClaim)
+	e.flag(v.First)
 	return e.sum()
 }
 
@@ -137,6 +138,7 @@ func (e *encoder) lease(board string, v *boardpb.Lease) Sum {
 	e.i64(v.EndedTMs)
 	e.i64(v.EndedWallMs)
 	e.u64(v.Rev)
+	e.flag(v.First)
 	return e.sum()
 }
 

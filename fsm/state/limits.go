@@ -53,6 +53,7 @@ const (
 	ClaimScan       = 1024
 	NotesPerSecond  = 10
 	LeaseBytes      = 256     // counted for a lease record
+	LeaseStates     = 100     // of a lease record that are kept, with the one that is now
 	ResultsReserve  = 8       // results of finished items may fill this fraction above the cap
 	MaxTxnValues    = 1 << 20 // bytes of values in the answer to a txn
 	CompactPerWrite = 1024    // old versions one write may push out of a full board
@@ -66,4 +67,5 @@ const (
 
 	entryOverhead = 128 // bytes counted for a version beside its texts
 	leaseOverhead = LeaseBytes
+	pastOverhead  = 128 // bytes counted for an earlier state of a lease, which shares its texts
 )

@@ -42,8 +42,13 @@ func (p *published) export(each func(*boardpb.SnapshotRecord) error) (err error)
 		}
 		return err == nil
 	})
-	walk(p.leases, p.at, &err, func(l *boardpb.Lease) bool {
-		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Lease{Lease: l}})
+	walk(p.leases, p.at, &err, func(rec *leaseRecord) bool {
+		for _, l := range rec.past {
+			if !put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Lease{Lease: l}}) {
+				return false
+			}
+		}
+		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Lease{Lease: rec.now}})
 	})
 	walk(p.loops, p.at, &err, func(l *boardpb.Loop) bool {
 		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Loop{Loop: l}})
@@ -79,7 +84,7 @@ func (p *published) headRecord() *boardpb.BoardHead {
 	return &boardpb.BoardHead{
 		Name: p.name, Incarnation: h.incarnation, Rev: h.rev, SettingsVersion: h.settingsVersion, Settings: p.settings,
 		LiveBytes: h.liveBytes, VersionFloor: h.versionFloor, GenerationFloor: h.generationFloor,
-		NextQueuePos: h.nextQueuePos, CompactedRev: h.compactedRev, CreatedWallMs: h.createdWall,
+		NextQueuePos: h.nextQueuePos, CompactedRev: h.compactedRev, CreatedWallMs: h.createdWall, ForgottenRev: h.forgottenRev,
 		TrimmedChangeRev: h.trimmedChange, TrimmedNoteRev: h.trimmedNote, NoteSecond: h.noteSecond, Keys: h.keys,
 		OldestChange: p.changes.first, NextChange: p.changes.next, OldestNote: p.notes.first, NextNote: p.notes.next,
 		Counters: h.counters.message(),
@@ -122,9 +127,7 @@ func (l *Loader) Load(r *boardpb.SnapshotRecord) error {
 	case *boardpb.SnapshotRecord_Entry:
 		sum = b.loadEntry(e, v.Entry)
 	case *boardpb.SnapshotRecord_Lease:
-		sum = e.lease(b.name, v.Lease)
-		b.leases.put(0, v.Lease.Key, v.Lease)
-		s.rememberLease(b, v.Lease)
+		sum = s.loadLease(b, v.Lease)
 	case *boardpb.SnapshotRecord_Loop:
 		sum = e.loop(b.name, v.Loop)
 		b.loops.put(0, v.Loop.Id, v.Loop)
@@ -177,7 +180,7 @@ func (l *Loader) loadHead(h *boardpb.BoardHead) error {
 	b.head = head{
 		rev: h.Rev, incarnation: h.Incarnation, settingsVersion: h.SettingsVersion, liveBytes: h.LiveBytes,
 		versionFloor: h.VersionFloor, generationFloor: h.GenerationFloor, nextQueuePos: h.NextQueuePos,
-		compactedRev: h.CompactedRev, createdWall: h.CreatedWallMs, trimmedChange: h.TrimmedChangeRev,
+		compactedRev: h.CompactedRev, forgottenRev: h.ForgottenRev, createdWall: h.CreatedWallMs, trimmedChange: h.TrimmedChangeRev,
 		trimmedNote: h.TrimmedNoteRev, noteSecond: h.NoteSecond, keys: h.Keys,
 		counters: Counters{
 			Sets: c.GetSets(), Appends: c.GetAppends(), Deletes: c.GetDeletes(), Conflicts: c.GetConflicts(),
@@ -200,6 +203,19 @@ func (b *board) loadEntry(e *encoder, v *boardpb.Entry) Sum {
 		b.entries.put(0, v.Key, k)
 	}
 	k.versions, k.sums, k.total = append(k.versions, v), append(k.sums, sum), k.total.plus(sum)
+	return sum
+}
+
+// loadLease adds one state of a lease; those of a key come together, oldest first.
+func (s *State) loadLease(b *board, l *boardpb.Lease) Sum {
+	sum := s.enc.lease(b.name, l)
+	next := &leaseRecord{now: l, nowSum: sum}
+	if rec, ok := b.leases.get(l.Key); ok {
+		s.forgetLease(b, rec.now)
+		next.past, next.pastSum = append(rec.past, rec.now), rec.pastSum.plus(rec.nowSum)
+	}
+	b.leases.put(0, l.Key, next)
+	s.rememberLease(b, l)
 	return sum
 }
 

@@ -15,9 +15,9 @@ func (x *Txn) MakeRoom(key string, need uint64) bool {
 		return true
 	}
 	if highest := x.dropOld(CompactPerWrite, full); highest > 0 {
-		x.head.compactedRev = max(x.head.compactedRev, highest+1)
+		x.head.compactedRev = max(x.head.compactedRev, highest)
 		x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_COMPACTION, Surface: boardpb.Surface_SURFACE_BOARD,
-			OldestRev: highest + 1, Reason: "the board is full"})
+			OldestRev: highest, Reason: "the board is full"})
 	}
 	if full(0) {
 		x.dropTombs(key, CompactPerWrite, func() bool { return full(0) })
@@ -32,7 +32,7 @@ func (x *Txn) dropTombs(except string, limit int, more func() bool) {
 	var oldest []string
 	x.b.tombs.Scan(func(rk string) bool {
 		_, key := splitRevKey(rk)
-		if key != except && x.entries.lookup(key) == nil && x.leases.lookup(key) == nil {
+		if key != except && x.entries.lookup(key) == nil && x.leaseUnchanged(key) {
 			oldest = append(oldest, key)
 		}
 		return len(oldest) < limit
@@ -41,6 +41,9 @@ func (x *Txn) dropTombs(except string, limit int, more func() bool) {
 		if !more() {
 			return
 		}
+		at, _ := tombAt(key, x.Key(key), x.Lease(key))
+		rev, _ := splitRevKey(at)
+		x.head.forgottenRev = max(x.head.forgottenRev, rev)
 		if k := x.Key(key); k != nil {
 			x.head.versionFloor = max(x.head.versionFloor, k.Newest().Version)
 			for _, e := range k.versions {
@@ -50,7 +53,7 @@ func (x *Txn) dropTombs(except string, limit int, more func() bool) {
 		}
 		if l := x.Lease(key); l != nil {
 			x.head.generationFloor = max(x.head.generationFloor, l.Generation)
-			x.head.liveBytes -= leaseOverhead
+			x.head.liveBytes -= leaseOverhead + x.pastBytes(key)
 			x.leases.put(key, nil, true)
 		}
 		if x.Conflicts(key) != nil {
@@ -72,8 +75,7 @@ func (b *board) followTomb(key string, old *Key, oldLease *boardpb.Lease) {
 		b.tombs.Delete(at)
 	}
 	k, _ := b.entries.get(key)
-	l, _ := b.leases.get(key)
-	if at, is := tombAt(key, k, l); is {
+	if at, is := tombAt(key, k, b.lease(key)); is {
 		b.tombs.Insert(at)
 	}
 }
@@ -95,8 +97,9 @@ func tombAt(key string, k *Key, l *boardpb.Lease) (at string, is bool) {
 	return revKey(rev, key), k != nil || l != nil
 }
 
-// dropOld gives up to limit replaced versions, the oldest first, while more says so of
-// the next one's rev. It returns the highest rev it gave up, or 0.
+// dropOld gives up to limit replaced versions and earlier states of leases, those first
+// that were replaced first, while more says so of the rev that replaced the next one. It
+// returns the highest such rev: from it on, all that is left is whole. 0 is none.
 func (x *Txn) dropOld(limit int, more func(rev uint64) bool) (highest uint64) {
 	x.b.old.Scan(func(at string) bool {
 		rev, rest := splitRevKey(at)
@@ -105,23 +108,26 @@ func (x *Txn) dropOld(limit int, more func(rev uint64) bool) (highest uint64) {
 			return false
 		}
 		limit--
-		k := x.Key(key)
-		if k.versions[0].Version != version {
+		switch {
+		case version == 0:
+			x.dropState(key, rev)
+		case x.Key(key).versions[0].Version != version:
 			return true // given up in this Txn already
+		default:
+			next := *x.Key(key)
+			x.dropOldest(&next)
+			x.entries.put(key, &next, false)
 		}
-		next := *k
-		x.dropOldest(&next)
-		x.entries.put(key, &next, false)
 		highest = rev
 		return true
 	})
 	return highest
 }
 
-// CompactBefore gives up replaced versions and events before a rev. It costs what it
-// gives up: an operator's act.
+// CompactBefore gives up what no read at a rev or above needs: versions and states that it
+// or an earlier one replaced, and events before it. It costs what it gives up: an operator's act.
 func (x *Txn) CompactBefore(rev uint64) {
-	x.dropOld(1<<31, func(r uint64) bool { return r < rev })
+	x.dropOld(1<<31, func(replaced uint64) bool { return replaced <= rev })
 	x.compactEvents = rev
 	x.head.compactedRev = max(x.head.compactedRev, rev)
 }
@@ -135,7 +141,7 @@ func (x *Txn) trimEvents(log *eventLog, trimmed *uint64) {
 	}
 }
 
-// followVersions keeps the order of replaced versions of set-like keys, oldest first.
+// followVersions keeps the order of replaced versions of set-like keys.
 func (b *board) followVersions(key string, old, k *Key) {
 	var oldest, known uint64 = 1<<64 - 1, 0
 	if k != nil {
@@ -143,17 +149,17 @@ func (b *board) followVersions(key string, old, k *Key) {
 	}
 	if old != nil {
 		known = old.Newest().Version
-		for _, e := range old.versions[:len(old.versions)-1] {
+		for i, e := range old.versions[:len(old.versions)-1] {
 			if e.Version >= oldest {
 				break
 			}
-			b.old.Delete(oldKey(e))
+			b.old.Delete(oldKey(old.versions[i+1].Rev, e.Version, key))
 		}
 	}
 	if k == nil || !b.setLike(key) {
 		return
 	}
 	for i := len(k.versions) - 2; i >= 0 && k.versions[i].Version >= known; i-- {
-		b.old.Insert(oldKey(k.versions[i]))
+		b.old.Insert(oldKey(k.versions[i+1].Rev, k.versions[i].Version, key))
 	}
 }

@@ -22,7 +22,8 @@ type Txn struct {
 	rates     staged[*boardpb.NoteRate]
 	events    []*boardpb.Event
 
-	compactEvents uint64 // events before this rev go at Commit
+	compactEvents uint64         // events before this rev go at Commit
+	lostStates    map[string]int // earlier states that go at Commit, by lease
 }
 
 // staged is the changes to one table: few nearly always, so a list is searched first.
@@ -102,7 +103,7 @@ func (x *Txn) Discard() {
 	x.rates.reset()
 	clear(x.events)
 	x.events = x.events[:0]
-	x.head, x.compactEvents = x.b.head, 0
+	x.head, x.compactEvents, x.lostStates = x.b.head, 0, nil
 }
 
 // T is board time, Wall wall time; Passed and When are the rule of expiry.
@@ -161,6 +162,7 @@ func (x *Txn) PutEntry(e *boardpb.Entry, keepAll bool) {
 	e.Author, e.ActingFor = Principal(x.cmd.GetActor()), x.actingBy()
 	e.Loop = x.cmd.GetLoop()
 	k := x.Key(e.Key)
+	e.First = k == nil
 	wasLive := k != nil && !k.Newest().Deleted
 	next := &Key{}
 	if k != nil {
@@ -198,8 +200,10 @@ func (x *Txn) actingBy() string {
 // Lease returns the lease record of a key, or nil. Callers must not change it: they put
 // a changed copy.
 func (x *Txn) Lease(key string) *boardpb.Lease {
-	l, _ := lookup(&x.leases, &x.b.leases, key)
-	return l
+	if at := x.leases.lookup(key); at != nil {
+		return at.v
+	}
+	return x.b.lease(key)
 }
 
 // PutLease replaces a lease record. Its place in the queue follows from its state, and
@@ -217,6 +221,7 @@ func (x *Txn) PutLease(l *boardpb.Lease) {
 	if old == nil {
 		x.head.liveBytes += leaseOverhead
 	}
+	l.First = old == nil || old.First && old.Rev == l.Rev
 	if was, is := holder(old), holder(l); was != is {
 		x.addHold(was, -1)
 		x.addHold(is, +1)

@@ -29,7 +29,7 @@ type published struct {
 	schema   *Schema
 
 	entries   Index[*Key]
-	leases    Index[*boardpb.Lease]
+	leases    Index[*leaseRecord]
 	loops     Index[*boardpb.Loop]
 	kept      Index[*boardpb.Kept]
 	conflicts Index[*boardpb.ConflictCount]
@@ -142,10 +142,10 @@ type Board struct {
 	*published
 	view     *View
 	implicit bool
+	past     *past // not nil: the board as it was at a rev
 }
 
 func (b *Board) Name() string                     { return b.name }
-func (b *Board) Rev() uint64                      { return b.head.rev }
 func (b *Board) Incarnation() string              { return b.head.incarnation }
 func (b *Board) Implicit() bool                   { return b.implicit }
 func (b *Board) Schema() *Schema                  { return b.schema }
@@ -160,6 +160,9 @@ func (b *Board) Counts() []*boardpb.NamespaceCounts { return b.counts }
 // Key returns the versions of a key, or nil if it has no record.
 func (b *Board) Key(key string) *Key {
 	k, _ := b.entries.get(key, b.at)
+	if b.past != nil {
+		return b.past.key(k)
+	}
 	return k
 }
 
@@ -173,17 +176,29 @@ func (b *Board) EntryAt(key string, version uint64) *boardpb.Entry {
 
 // Keys calls each for the keys from `from` on, in order, tombstones included.
 func (b *Board) Keys(from string, each func(key string, k *Key) bool) {
+	if b.past != nil {
+		each = b.past.keys(each)
+	}
 	b.entries.ascend(from, b.at, each)
 }
 
 // Lease returns a lease record, or nil; Leases walks them in the order of their keys.
 func (b *Board) Lease(key string) *boardpb.Lease {
-	l, _ := b.leases.get(key, b.at)
-	return l
+	rec, _ := b.leases.get(key, b.at)
+	if b.past != nil {
+		return b.past.lease(rec)
+	}
+	return rec.lease()
 }
 
 func (b *Board) Leases(from string, each func(key string, l *boardpb.Lease) bool) {
-	b.leases.ascend(from, b.at, each)
+	b.leases.ascend(from, b.at, func(key string, rec *leaseRecord) bool {
+		if b.past == nil {
+			return each(key, rec.now)
+		}
+		l := b.past.lease(rec)
+		return l == nil || each(key, l)
+	})
 }
 
 // Loop returns a loop, or nil; Loops walks them.

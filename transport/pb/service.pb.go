@@ -258,6 +258,7 @@ type ReadRequest struct {
 	Loop        string                 `protobuf:"bytes,4,opt,name=loop,proto3" json:"loop,omitempty"` // whose ended leases to tell
 	CallId      string                 `protobuf:"bytes,5,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	Incarnation string                 `protobuf:"bytes,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	AtRev       uint64                 `protobuf:"varint,7,opt,name=at_rev,json=atRev,proto3" json:"at_rev,omitempty"` // get, history, list, dump: as it was right after this commit; 0: now
 	// Types that are valid to be assigned to Query:
 	//
 	//	*ReadRequest_Get
@@ -345,6 +346,13 @@ func (x *ReadRequest) GetIncarnation() string {
 		return x.Incarnation
 	}
 	return ""
+}
+
+func (x *ReadRequest) GetAtRev() uint64 {
+	if x != nil {
+		return x.AtRev
+	}
+	return 0
 }
 
 func (x *ReadRequest) GetQuery() isReadRequest_Query {
@@ -5297,7 +5305,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rApplyResponse\x122\n" +
 	"\x06result\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\x06result\x12,\n" +
 	"\x06leader\x18\x02 \x01(\v2\x14.raftboard.v1.LeaderR\x06leader\x12\x17\n" +
-	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xe4\x05\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xfb\x05\n" +
 	"\vReadRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12;\n" +
 	"\vconsistency\x18\x02 \x01(\x0e2\x19.raftboard.v1.ConsistencyR\vconsistency\x12 \n" +
@@ -5305,7 +5313,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"atLeastRev\x12\x12\n" +
 	"\x04loop\x18\x04 \x01(\tR\x04loop\x12\x17\n" +
 	"\acall_id\x18\x05 \x01(\tR\x06callId\x12 \n" +
-	"\vincarnation\x18\x06 \x01(\tR\vincarnation\x12*\n" +
+	"\vincarnation\x18\x06 \x01(\tR\vincarnation\x12\x15\n" +
+	"\x06at_rev\x18\a \x01(\x04R\x05atRev\x12*\n" +
 	"\x03get\x18\x14 \x01(\v2\x16.raftboard.v1.GetQueryH\x00R\x03get\x126\n" +
 	"\ahistory\x18\x15 \x01(\v2\x1a.raftboard.v1.HistoryQueryH\x00R\ahistory\x12-\n" +
 	"\x04list\x18\x16 \x01(\v2\x17.raftboard.v1.ListQueryH\x00R\x04list\x12-\n" +

@@ -1,0 +1,102 @@
+package state_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"raftboard/fsm/board"
+	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/state"
+)
+
+// shownAs writes out what a reader of a board sees of its keys and leases.
+func shownAs(t *rapid.T, b *state.Board) []string {
+	var out []string
+	entries, leases, next, r := board.Dump(b, "", 1000, "")
+	if r != nil || next != "" {
+		t.Fatal(r, next)
+	}
+	for _, e := range entries {
+		out = append(out, fmt.Sprint(e))
+	}
+	for _, l := range leases {
+		c := state.CloneLease(l)
+		c.HeartbeatTMs, c.ExpiresTMs, c.LetGo = 0, 0, false // renewals and the ends of delays take no rev
+		c.FreeTMs, c.QueuePos = 0, 0
+		out = append(out, fmt.Sprint(c))
+	}
+	items, _, _ := board.List(b, "**", 1000, "")
+	for _, it := range items {
+		_, n, _, _, r := board.Get(b, it.Entry.Key)
+		out = append(out, fmt.Sprint("list ", it.Entry.Key, it.Entry.Version, it.Count, n, r))
+	}
+	return out
+}
+
+// F-28: a read at a rev shows what was there right after that commit, or says that it is
+// no longer kept; with enough room it is always kept.
+func TestABoardAtARevIsTheBoardAsItWas(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := state.New()
+		s.SetTime(1000, 1000)
+		settings := state.DefaultSettings()
+		settings.MaxBoardBytes = rapid.SampledFrom([]uint64{0, 0, 3000, 6000}).Draw(t, "max_board_bytes")
+		settings.HistoryVersions = rapid.SampledFrom([]uint32{0, 1, 2, 3}).Draw(t, "history")
+		roomy := settings.MaxBoardBytes == 0 && settings.HistoryVersions == 0
+		schema, _ := state.CompileSchema(settings.Namespaces)
+		s.Begin(1, 1, 0)
+		s.CreateBoard("default", "inc", settings, schema)
+		loops := []string{apply(s, &boardpb.Command{Board: "default", Entropy: 1, Actor: &boardpb.Actor{Principal: "w1"},
+			Op: &boardpb.Command_LoopOpen{LoopOpen: &boardpb.LoopOpen{TtlMs: state.MaxLoopTTLMs}}})}
+		s.End()
+		now, was := int64(1000), map[uint64][]string{}
+		for i := range rapid.IntRange(1, 40).Draw(t, "commands") {
+			now += rapid.SampledFrom([]int64{0, 100, 3000, 70_000}).Draw(t, "time")
+			s.Begin(uint64(i+2), 1, uint64(i+1))
+			s.SetTime(now, now)
+			apply(s, drawCommand(t, loops))
+			s.End()
+			b := s.Publish(nil).Board("default")
+			was[b.Rev()] = shownAs(t, b)
+		}
+		if rapid.Bool().Draw(t, "restored") {
+			s = restore(t, s.Publish(nil))
+		}
+		b := s.Publish(nil).Board("default")
+		for rev, want := range was {
+			then := b.At(rev)
+			got := shownAs(t, then)
+			switch lack := then.Lack(); {
+			case lack == 0:
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("at rev %d of %d (- as it was, + as it is read):\n%s", rev, b.Rev(), diff)
+				}
+			case roomy && anyDeleted(b) == 0:
+				t.Fatalf("at rev %d of %d: compacted to %d, though nothing was given up", rev, b.Rev(), lack)
+			case lack <= rev || lack > b.Rev():
+				t.Fatalf("at rev %d of %d: the oldest that works is said to be %d", rev, b.Rev(), lack)
+			default:
+				again := b.At(lack)
+				if shownAs(t, again); again.Lack() != 0 {
+					t.Fatalf("rev %d was promised to work, and it takes %d", lack, again.Lack())
+				}
+			}
+		}
+	})
+}
+
+// anyDeleted counts append keys that were deleted: their items have no other end.
+func anyDeleted(b *state.Board) (n int) {
+	b.Keys("facts/", func(_ string, k *state.Key) bool {
+		for _, e := range k.Versions() {
+			if e.Deleted {
+				n++
+			}
+		}
+		return true
+	})
+	return n
+}
