@@ -73,6 +73,12 @@ func (w writes) Reopen(ctx context.Context, key string) (*boardpb.Result, error)
 	return w.send(ctx, &boardpb.Command{Op: &boardpb.Command_Reopen{Reopen: &boardpb.Reopen{Key: key}}})
 }
 
+// Unpark makes a parked item claimable again, with all its attempts (orchestrator,
+// supervisor, operator).
+func (w writes) Unpark(ctx context.Context, key string) (*boardpb.Result, error) {
+	return w.send(ctx, &boardpb.Command{Op: &boardpb.Command_Unpark{Unpark: &boardpb.Unpark{Key: key}}})
+}
+
 // ForceRelease fences the holder of a key off and frees it (operator).
 func (w writes) ForceRelease(ctx context.Context, key, reason string) (*boardpb.Result, error) {
 	op := &boardpb.ForceRelease{Key: key, Reason: reason}

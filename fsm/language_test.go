@@ -81,6 +81,7 @@ func permissions() map[string]string {
 		"cluster_set": "operator", "board_create": "operator", "board_set": "operator", "board_compact": "operator",
 		"board_delete": "operator", "force_release": "operator",
 		"reopen":    "orchestrator operator",
+		"unpark":    "orchestrator supervisor operator",
 		"loop_open": "any", "loop_keepalive": "any", "loop_close": "any",
 		"set": "any", "append": "any", "delete": "any", "txn": "any", "report_conflict": "any",
 		"claim": "any", "claim_next": "any", "heartbeat": "any", "release": "any", "complete": "any", "fail": "any",

@@ -12,6 +12,7 @@ import (
 
 	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/state"
 )
 
 // naive is the board as SPEC §2 describes it, as plainly as it can be said: maps, and
@@ -33,7 +34,7 @@ type naiveEntry struct {
 }
 
 type naiveLease struct {
-	state        string // "free", "held", "done"
+	state        string // "free", "held", "parked", "done"
 	gen          uint64
 	owner, loop  string
 	expires, dur int64
@@ -42,6 +43,7 @@ type naiveLease struct {
 	endedBy      string
 	since        int // the step at which it became claimable
 	letGo        bool
+	attempts     int // grants since it was posted, or unparked
 }
 
 // answer is what naive predicts of a Result.
@@ -84,6 +86,24 @@ func (n *naive) end(l *naiveLease, state, cause string) {
 	if state != "done" {
 		l.owner, l.loop = "", ""
 	}
+	gaveBack := cause == "expired" || cause == "failed" || cause == "released"
+	if key := n.keyOf(l); len(n.entries[key]) > 0 && !n.live(key) {
+		l.attempts = 0
+	} else if state == "free" && gaveBack && key == tried && l.attempts >= 2 {
+		l.state = "parked"
+	}
+}
+
+// tried is the item of a namespace that allows two attempts.
+const tried = "claims/c"
+
+func (n *naive) keyOf(l *naiveLease) string {
+	for key, is := range n.leases {
+		if is == l {
+			return key
+		}
+	}
+	return ""
 }
 
 // fenced answers "" if the caller holds the generation.
@@ -211,7 +231,7 @@ func (n *naive) remove(who, loop, key string, ifVersion, gen uint64) answer {
 		if holder {
 			l.expires = max(n.expiry(l), n.t+l.dur)
 		} else {
-			l.state, l.freeAt, l.owner, l.loop = "free", 0, "", ""
+			l.state, l.freeAt, l.owner, l.loop, l.attempts = "free", 0, "", "", 0
 		}
 	}
 	return answer{word: "ok", version: n.version(key)}
@@ -230,10 +250,12 @@ func (n *naive) claim(who, loop, key string, dur int64, seq uint64, takeover boo
 		return answer{word: "held", generation: l.gen}
 	case l.state == "done":
 		return answer{word: "done", generation: l.gen}
+	case l.state == "parked":
+		return answer{word: "not_ready", generation: l.gen}
 	case l.freeAt > n.t:
 		return answer{word: "not_ready", generation: l.gen}
 	}
-	*l = naiveLease{state: "held", gen: l.gen + 1, owner: who, loop: loop, dur: dur, expires: n.t + dur, seq: seq}
+	*l = naiveLease{state: "held", gen: l.gen + 1, owner: who, loop: loop, dur: dur, expires: n.t + dur, seq: seq, attempts: l.attempts + 1}
 	return answer{word: "ok", generation: l.gen}
 }
 
@@ -269,6 +291,15 @@ func newModelRun(t *rapid.T) *modelRun {
 		fsm: New(Options{}), loops: map[string]string{}, seqs: map[string]uint64{}}
 	m.send(t, "system", "", &boardpb.Command{Op: &boardpb.Command_Lead{Lead: &boardpb.Lead{NodeId: "n1"}}})
 	m.now = 60_000
+	settings := state.DefaultSettings()
+	for _, ns := range settings.Namespaces {
+		if ns.Pattern == "claims/*" {
+			ns.Pattern = "claims/a"
+		}
+	}
+	settings.Namespaces = append(settings.Namespaces, &boardpb.Namespace{Pattern: "claims/b", Mode: boardpb.Mode_MODE_LEASED},
+		&boardpb.Namespace{Pattern: tried, Mode: boardpb.Mode_MODE_LEASED, MaxAttempts: 2})
+	m.send(t, "op", "", &boardpb.Command{Op: &boardpb.Command_BoardSet{BoardSet: &boardpb.BoardSet{Name: "default", Settings: settings}}})
 	for _, name := range []string{"w1/a", "w1/b", "w2/a"} {
 		who, nonce, _ := strings.Cut(name, "/")
 		r := m.send(t, who, "", &boardpb.Command{Op: &boardpb.Command_LoopOpen{LoopOpen: &boardpb.LoopOpen{Nonce: nonce, TtlMs: 86_400_000}}})
@@ -487,7 +518,7 @@ func (m *modelRun) holder(t *rapid.T) {
 		c.Op = &boardpb.Command_Fail{Fail: &boardpb.Fail{Key: key, Generation: gen, RetryAfterMs: retry}}
 		if want.word == "ok" {
 			m.end(l, "free", "failed")
-			if retry > 0 {
+			if retry > 0 && l.state == "free" {
 				l.freeAt = m.t + retry
 			}
 		}
@@ -539,18 +570,25 @@ func (m *modelRun) manage(t *rapid.T) {
 		m.check(t, "force_release "+key, m.send(t, who, "", &boardpb.Command{Op: &boardpb.Command_ForceRelease{ForceRelease: &boardpb.ForceRelease{Key: key}}}), want)
 		return
 	}
-	want := answer{word: "ok"}
+	want, from := answer{word: "ok"}, "done"
+	c := &boardpb.Command{Op: &boardpb.Command_Reopen{Reopen: &boardpb.Reopen{Key: key}}}
+	if rapid.Bool().Draw(t, "unpark") {
+		c, from = &boardpb.Command{Op: &boardpb.Command_Unpark{Unpark: &boardpb.Unpark{Key: key}}}, "parked"
+	}
 	switch {
 	case who != "op" && who != "orc":
 		want.word = "forbidden"
 	case l == nil:
 		want.word = "not_found"
-	case l.state != "done":
+	case l.state != from:
 		want.word = "wrong_state"
 	default:
 		m.end(l, "free", "reopened")
+		if from == "parked" {
+			l.attempts = 0
+		}
 	}
-	m.check(t, "reopen "+key, m.send(t, who, "", &boardpb.Command{Op: &boardpb.Command_Reopen{Reopen: &boardpb.Reopen{Key: key}}}), want)
+	m.check(t, "from "+from+" "+key, m.send(t, who, "", c), want)
 }
 
 // txn is a guard, a set and an append; the model runs them on a copy.
@@ -621,6 +659,7 @@ func (m *modelRun) compare(t *rapid.T) {
 			continue
 		}
 		if state := board.StateName(l.State); l.Generation != want.gen || state != want.state || l.Owner != want.owner ||
+			int(l.Attempts) != want.attempts ||
 			want.state == "held" && (l.ExpiresTMs != m.expiry(want) || l.Loop != m.loops[want.loop]) {
 			t.Fatalf("%s: got %v, want %+v until %d", key, l, want, m.expiry(want))
 		}

@@ -281,6 +281,8 @@ func (s *script) operation(cmd *boardpb.Command, c *call) {
 		cmd.Op = &boardpb.Command_Heartbeat{Heartbeat: o}
 	case "reopen":
 		cmd.Op = &boardpb.Command_Reopen{Reopen: &boardpb.Reopen{Key: c.word("key")}}
+	case "unpark":
+		cmd.Op = &boardpb.Command_Unpark{Unpark: &boardpb.Unpark{Key: c.word("key")}}
 	case "force_release":
 		cmd.Op = &boardpb.Command_ForceRelease{ForceRelease: &boardpb.ForceRelease{Key: c.word("key"), Reason: c.opt("reason")}}
 	default:
@@ -433,6 +435,8 @@ func settings(c *call) *boardpb.BoardSettings {
 			}
 			if value, ok := strings.CutPrefix(w, "lease:"); ok {
 				ns.LeaseMs = c.ms(value)
+			} else if value, ok := strings.CutPrefix(w, "attempts:"); ok {
+				ns.MaxAttempts = uint32(c.uint(value))
 			} else if value, ok := strings.CutPrefix(w, "max:"); ok {
 				ns.MaxValueBytes = c.uint(value)
 			} else {

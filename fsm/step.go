@@ -187,6 +187,8 @@ func dispatch(x *state.Txn, c *boardpb.Command) *boardpb.Result {
 		return board.Fail(x, o.Fail)
 	case *boardpb.Command_Reopen:
 		return board.Reopen(x, o.Reopen)
+	case *boardpb.Command_Unpark:
+		return board.Unpark(x, o.Unpark)
 	case *boardpb.Command_ForceRelease:
 		return board.ForceRelease(x, o.ForceRelease)
 	}

@@ -44,6 +44,7 @@ type schemaNamespace struct {
 	Purpose       string `yaml:"purpose"`
 	LeaseMS       int64  `yaml:"lease_ms"`
 	MaxValueBytes uint64 `yaml:"max_value_bytes"`
+	MaxAttempts   uint32 `yaml:"max_attempts"`
 }
 
 // readSchema reads the file of --schema. A member it does not know is an error with its line.
@@ -69,7 +70,8 @@ func (a *app) readSchema(source string) (*boardpb.BoardSettings, error) {
 					ns.Mode), "")
 		}
 		s.Namespaces = append(s.Namespaces, &boardpb.Namespace{Pattern: ns.Pattern, Mode: boardpb.Mode(mode), Writer: ns.Writer,
-			Purpose: ns.Purpose, LeaseMs: ns.LeaseMS, MaxValueBytes: ns.MaxValueBytes})
+			Purpose: ns.Purpose, LeaseMs: ns.LeaseMS, MaxValueBytes: ns.MaxValueBytes,
+			MaxAttempts: ns.MaxAttempts})
 	}
 	return s, nil
 }
@@ -219,6 +221,7 @@ func settingsObject(s *boardpb.BoardSettings, counts []*boardpb.NamespaceCounts)
 		n.AddSet("purpose", ns.GetPurpose())
 		n.AddSet("lease_ms", ns.GetLeaseMs())
 		n.AddSet("max_value_bytes", ns.GetMaxValueBytes())
+		n.AddSet("max_attempts", ns.GetMaxAttempts())
 		if c := countsOf(counts, ns.GetPattern()); c != nil {
 			n.Add("counts", countsObject(c)[1:])
 		}

@@ -31,6 +31,10 @@ func hintOf(r *boardpb.Result) string {
 		return conflictHint(r)
 	case boardpb.Outcome_OUTCOME_HELD:
 		return fmt.Sprintf("take other work: raftboard claim --next '%s'; or try again when the time is up", besides(key))
+	case boardpb.Outcome_OUTCOME_NOT_READY:
+		if r.GetRetryAfterMs() == 0 && r.GetField() == "parked" {
+			return "take other work; whoever runs this may make it claimable again: raftboard unpark " + key
+		}
 	case boardpb.Outcome_OUTCOME_DONE:
 		return "take other work; an orchestrator may make it claimable again: raftboard reopen " + key
 	}

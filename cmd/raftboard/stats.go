@@ -38,11 +38,17 @@ func conflictRate(s *wirepb.StatsAnswer) float64 {
 	return 0
 }
 
+func parkedNow(s *wirepb.StatsAnswer) (n uint64) {
+	for _, ns := range s.GetNamespaces() {
+		n += ns.GetParked()
+	}
+	return n
+}
+
 func statsObject(board string, rev uint64, s *wirepb.StatsAnswer) render.Object {
 	c := s.GetCounters()
-	parked, list := uint64(0), []render.Object{}
+	parked, list := parkedNow(s), []render.Object{}
 	for _, ns := range s.GetNamespaces() {
-		parked += ns.GetParked()
 		list = append(list, countsObject(ns))
 	}
 	conflicts := []render.Object{}
@@ -55,7 +61,7 @@ func statsObject(board string, rev uint64, s *wirepb.StatsAnswer) render.Object 
 		"conflicts", c.GetConflicts(), "conflict_rate", conflictRate(s), "persistent_conflicts", c.GetPersistentConflicts(),
 		"claims", c.GetClaims(), "reclaims", c.GetReclaims(), "expiries", c.GetExpiries(), "late_renewals", c.GetLateRenewals(),
 		"completes", c.GetCompletes(), "fence_rejections", c.GetFenceRejections(), "refusals", c.GetRefusals(),
-		"notes_suppressed", c.GetNotesSuppressed(), "parked", parked, "namespaces", list,
+		"notes_suppressed", c.GetNotesSuppressed(), "parked", parked, "parks", c.GetParks(), "namespaces", list,
 		"newest_persistent_conflicts", conflicts, "advice", append([]string{}, s.GetAdvice()...))
 }
 
@@ -72,6 +78,7 @@ func statsTable(s *wirepb.StatsAnswer, rev uint64) *render.Table {
 	t.Row("claims", num(c.GetClaims()), fmt.Sprintf("%d completed", c.GetCompletes()))
 	t.Row("reclaims", num(c.GetReclaims()), reclaimNote(s))
 	t.Row("fence rejections", num(c.GetFenceRejections()))
+	t.Row("parked items", num(parkedNow(s)), fmt.Sprintf("%d times an item was tried out", c.GetParks()))
 	for _, ns := range s.GetNamespaces() {
 		note := ""
 		if ns.GetReady()+ns.GetHeld()+ns.GetDelayed()+ns.GetParked()+ns.GetDone() > 0 {

@@ -15,7 +15,7 @@ import (
 // workCommands are the verbs of items and leases.
 func (a *app) workCommands() []*cobra.Command {
 	return []*cobra.Command{a.claimCommand(), a.heartbeatCommand(), a.releaseCommand(), a.completeCommand(), a.failCommand(),
-		a.claimsCommand(), a.reopenCommand(), a.loopCommand()}
+		a.claimsCommand(), a.reopenCommand(), a.unparkCommand(), a.loopCommand()}
 }
 
 // claimFlags are shared by claim and run.
@@ -246,11 +246,25 @@ func (a *app) reopenCommand() *cobra.Command {
 	return c
 }
 
+func (a *app) unparkCommand() *cobra.Command {
+	c := leaf(verb{use: "unpark KEY", short: "Make a parked item claimable again, with all its attempts (orchestrator, supervisor, operator)",
+		long: "An item is parked when it was claimed as often as max_attempts of its namespace allows and was not completed.\n" +
+			"`raftboard claims --parked` lists the parked ones with their reasons.",
+		examples: [2]string{`raftboard unpark claims/build`, `raftboard unpark claims/review-api --as orchestrator`},
+		args:     cobra.ExactArgs(1),
+		run: func(ctx context.Context, args []string) error {
+			return a.lease(ctx, "unparked", args[0],
+				&boardpb.Command{Op: &boardpb.Command_Unpark{Unpark: &boardpb.Unpark{Key: args[0]}}})
+		}})
+	c.ValidArgsFunction = a.completeClaims
+	return c
+}
+
 // lease sends a command about one leased key and prints its answer.
 func (a *app) lease(ctx context.Context, did, key string, cmd *boardpb.Command) error {
 	defer a.close()
 	send := a.applyInLoop
-	if cmd.GetForceRelease() != nil || cmd.GetReopen() != nil {
+	if cmd.GetForceRelease() != nil || cmd.GetReopen() != nil || cmd.GetUnpark() != nil {
 		send = a.apply
 	}
 	r, err := send(ctx, cmd)

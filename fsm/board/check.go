@@ -45,6 +45,8 @@ func Check(c *boardpb.Command) *boardpb.Result {
 		return checkDuration("duration_ms", o.ClaimNext.DurationMs)
 	case *boardpb.Command_Reopen:
 		return checkKey(o.Reopen.Key)
+	case *boardpb.Command_Unpark:
+		return checkKey(o.Unpark.Key)
 	case *boardpb.Command_ForceRelease:
 		return firstBad(checkKey(o.ForceRelease.Key), checkText("reason", o.ForceRelease.Reason, state.MaxText))
 	case *boardpb.Command_Heartbeat:

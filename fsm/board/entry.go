@@ -250,6 +250,7 @@ func followPost(x *state.Txn, key string, lease *boardpb.Lease) {
 		if !posted {
 			// The item is gone, and with it what became of it; the generation stays.
 			next.State, next.FreeTMs, next.Owner, next.Loop, next.ResultRef = free, 0, "", "", ""
+			next.Attempts = 0
 			if planted.Bug("M31") {
 				next.Generation = 0
 			}

@@ -119,6 +119,8 @@ func names(c *boardpb.Command) (keys, loops []string) {
 		keys = append(keys, o.Heartbeat.Key)
 	case *boardpb.Command_Reopen:
 		keys = append(keys, o.Reopen.Key)
+	case *boardpb.Command_Unpark:
+		keys = append(keys, o.Unpark.Key)
 	case *boardpb.Command_ForceRelease:
 		keys = append(keys, o.ForceRelease.Key)
 	case *boardpb.Command_LoopKeepalive:

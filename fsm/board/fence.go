@@ -1,8 +1,10 @@
 package board
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
@@ -124,6 +126,13 @@ func renew(x *state.Txn, l *boardpb.Lease, extend *int64) *boardpb.Lease {
 func endLease(x *state.Txn, l *boardpb.Lease, to boardpb.LeaseState, cause boardpb.EndedBy, reason string) *boardpb.Lease {
 	next := state.CloneLease(l)
 	next.State, next.EndedBy, next.Reason = to, cause, reason
+	switch {
+	case x.Entry(l.Key).GetDeleted():
+		next.Attempts = 0 // the item is gone: what is posted under its key next is new work
+	case to == free && exhausted(x, l, cause):
+		next.State, next.Reason = parked, parkReason(l, cause, reason)
+		x.Counters().Parks++
+	}
 	next.EndedTMs, next.EndedWallMs, next.Rev = x.T(), x.Wall(), x.Rev()
 	next.FreeTMs, next.LetGo = 0, false
 	next.Previous = append([]*boardpb.Previous{{
@@ -143,6 +152,36 @@ func endLease(x *state.Txn, l *boardpb.Lease, to boardpb.LeaseState, cause board
 		tell(x, l, cause)
 	}
 	return next
+}
+
+// exhausted tells whether an item that is given back was granted as often as its namespace
+// allows (SPEC LS-17). An operator's force_release and a takeover give nothing back.
+func exhausted(x *state.Txn, l *boardpb.Lease, cause boardpb.EndedBy) bool {
+	switch cause {
+	case boardpb.EndedBy_ENDED_BY_EXPIRED, boardpb.EndedBy_ENDED_BY_FAILED,
+		boardpb.EndedBy_ENDED_BY_RELEASED, boardpb.EndedBy_ENDED_BY_LOOP_CLOSED:
+		most := x.Schema().Find(l.Key).GetMaxAttempts()
+		return most > 0 && l.Attempts >= most
+	}
+	return false
+}
+
+// parkReason says how often an item was tried and how the last attempt ended; what its
+// worker said of that comes behind it, so it is shown as what a worker wrote.
+func parkReason(l *boardpb.Lease, cause boardpb.EndedBy, said string) string {
+	why := lastAttempt(l, cause)
+	if said != "" {
+		why += ": " + said
+	}
+	if len(why) > state.MaxText {
+		why = strings.ToValidUTF8(why[:state.MaxText], "")
+	}
+	return why
+}
+
+// lastAttempt is the part of it that the board itself says.
+func lastAttempt(l *boardpb.Lease, cause boardpb.EndedBy) string {
+	return fmt.Sprintf("attempt %d ended: %s", l.Attempts, EndName(cause))
 }
 
 // lastLease ends a loop that was kept only by the lease that others, or time, just ended.

@@ -380,6 +380,8 @@ func bodyKey(c *boardpb.Command) string {
 		return o.Heartbeat.Key
 	case *boardpb.Command_Reopen:
 		return o.Reopen.Key
+	case *boardpb.Command_Unpark:
+		return o.Unpark.Key
 	case *boardpb.Command_ForceRelease:
 		return o.ForceRelease.Key
 	case *boardpb.Command_ReportConflict:

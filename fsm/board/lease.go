@@ -32,7 +32,7 @@ func Claim(x *state.Txn, o *boardpb.Claim) *boardpb.Result {
 	case done:
 		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_DONE, Key: o.Key, Holder: l.Owner, Generation: l.Generation, ResultRef: l.ResultRef}
 	case parked:
-		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_NOT_READY, Key: o.Key, Generation: l.Generation, Reason: l.Reason}
+		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_NOT_READY, Key: o.Key, Generation: l.Generation, Field: fieldParked, Reason: l.Reason}
 	}
 	if l != nil && l.FreeTMs > 0 && !x.Passed(l.FreeTMs) {
 		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_NOT_READY, Key: o.Key, Generation: l.Generation,
@@ -99,10 +99,15 @@ func granted(x *state.Txn, l *boardpb.Lease) *boardpb.Result {
 	return r
 }
 
-// emitEnd reports how a grant ended; the event names whose it was.
+// emitEnd reports how a grant ended, and whose it was; an item that is parked with it is
+// the orchestrator's to look at.
 func emitEnd(x *state.Txn, kind boardpb.Kind, l *boardpb.Lease, p *boardpb.Previous) {
 	x.Emit(&boardpb.Event{Kind: kind, Surface: boardpb.Surface_SURFACE_LEASE, Key: l.Key, Generation: p.Generation,
 		Holder: p.Owner, Cause: p.EndedBy})
+	if l.State == parked {
+		x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_PARK, Surface: boardpb.Surface_SURFACE_LEASE, Key: l.Key, Generation: p.Generation,
+			Holder: p.Owner, Cause: p.EndedBy, Reason: lastAttempt(l, p.EndedBy), To: orchestratorRole})
+	}
 	if p.EndedBy == boardpb.EndedBy_ENDED_BY_EXPIRED || p.EndedBy == boardpb.EndedBy_ENDED_BY_TAKEOVER {
 		lastLease(x, p.Loop)
 	}
@@ -119,7 +124,7 @@ func Heartbeat(x *state.Txn, o *boardpb.Heartbeat) *boardpb.Result {
 	}
 	next := renew(x, l, o.ExtendMs)
 	r = granted(x, next)
-	r.Value, r.Previous = nil, nil // the caller has them
+	r.Value, r.Author, r.AuthorWallMs, r.Previous = nil, "", 0, nil // the caller has them
 	return r
 }
 
@@ -212,7 +217,7 @@ func Fail(x *state.Txn, o *boardpb.Fail) *boardpb.Result {
 		return r
 	}
 	l = endLease(x, l, free, boardpb.EndedBy_ENDED_BY_FAILED, o.Reason)
-	if o.RetryAfterMs > 0 {
+	if o.RetryAfterMs > 0 && l.State == free {
 		next := state.CloneLease(l)
 		next.FreeTMs = x.T() + o.RetryAfterMs
 		x.PutLease(next)
@@ -238,6 +243,26 @@ func Reopen(x *state.Txn, o *boardpb.Reopen) *boardpb.Result {
 	next.Rev = x.Rev()
 	x.PutLease(next)
 	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_REOPEN, Surface: boardpb.Surface_SURFACE_LEASE, Key: o.Key, Generation: l.Generation, Holder: l.Owner})
+	return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: o.Key, Generation: l.Generation}
+}
+
+// Unpark makes a parked item claimable again, with all its attempts (SPEC LS-17).
+func Unpark(x *state.Txn, o *boardpb.Unpark) *boardpb.Result {
+	if _, r := leasedSpace(x, o.Key); r != nil {
+		return r
+	}
+	l := x.Lease(o.Key)
+	if l == nil {
+		return &boardpb.Result{Code: boardpb.Code_CODE_NOT_FOUND, Key: o.Key}
+	}
+	if l.State != parked {
+		return wrongState(l)
+	}
+	next := state.CloneLease(l)
+	next.State, next.EndedBy, next.Reason, next.Attempts = free, boardpb.EndedBy_ENDED_BY_REOPENED, "", 0
+	next.Rev = x.Rev()
+	x.PutLease(next)
+	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_UNPARK, Surface: boardpb.Surface_SURFACE_LEASE, Key: o.Key, Generation: l.Generation})
 	return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: o.Key, Generation: l.Generation}
 }
 

@@ -8,6 +8,9 @@ import (
 	"raftboard/jepsen/planted"
 )
 
+// orchestratorRole is who is told of what workers could not settle among themselves.
+const orchestratorRole = "role:orchestrator"
+
 // Refused leaves what a refusal decided by state leaves behind (SPEC F-21): counters,
 // the run of conflicts, and a note in the feed, at most ten per second and principal.
 // Everything the operation had staged must have been discarded before.
@@ -94,6 +97,6 @@ func ReportConflict(x *state.Txn, o *boardpb.ReportConflict) *boardpb.Result {
 	succeeded(x, o.Key)
 	x.Counters().PersistentConflicts++
 	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_PERSISTENT_CONFLICT, Surface: boardpb.Surface_SURFACE_KV, Key: o.Key,
-		Version: x.Entry(o.Key).GetVersion(), PriorVersion: o.Version, To: "role:orchestrator"})
+		Version: x.Entry(o.Key).GetVersion(), PriorVersion: o.Version, To: orchestratorRole})
 	return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: o.Key, Version: x.Entry(o.Key).GetVersion()}
 }

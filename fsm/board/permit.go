@@ -31,6 +31,11 @@ func permit(c *boardpb.Command) (missing string) {
 			return "orchestrator"
 		}
 		return ""
+	case *boardpb.Command_Unpark:
+		if !orchestrates(a) && !state.HasRole(a, boardpb.Role_ROLE_SUPERVISOR) && !state.HasRole(a, boardpb.Role_ROLE_OPERATOR) {
+			return "orchestrator"
+		}
+		return ""
 	}
 	for _, r := range a.GetRoles() {
 		if r != boardpb.Role_ROLE_OBSERVER && r != boardpb.Role_ROLE_UNSPECIFIED {

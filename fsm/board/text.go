@@ -33,6 +33,10 @@ func explainOutcome(r *boardpb.Result) (message, hint string) {
 		return fmt.Sprintf("%s is done, by %s (generation %d)", r.Key, r.Holder, r.Generation),
 			"take other work; an orchestrator may reopen it"
 	case boardpb.Outcome_OUTCOME_NOT_READY:
+		if r.Field == fieldParked {
+			return fmt.Sprintf("%s is parked: it was tried as often as its namespace allows", r.Key),
+				"take other work; an orchestrator, supervisor or operator may unpark it"
+		}
 		return fmt.Sprintf("%s may be claimed again in %s", r.Key, span(r.RetryAfterMs)), "take other work, or try again then"
 	case boardpb.Outcome_OUTCOME_TIMEOUT:
 		c := r.Counts
@@ -73,6 +77,9 @@ const (
 	fieldExists  = "exists"
 	fieldAbsent  = "absent"
 )
+
+// fieldParked is the case of `not_ready` that no time ends.
+const fieldParked = "parked"
 
 // The cases of `forbidden`, in Result.Field.
 const (
@@ -183,6 +190,11 @@ func span(ms int64) string {
 		return fmt.Sprintf("%.1f s", float64(ms)/1000)
 	}
 	return fmt.Sprintf("%dm%02ds", ms/60_000, ms%60_000/1000)
+}
+
+// EndName is how a lease ended as it is written in answers: "expired".
+func EndName(e boardpb.EndedBy) string {
+	return strings.ToLower(strings.TrimPrefix(e.String(), "ENDED_BY_"))
 }
 
 // StateName is a lease's state as it is written in answers: "held".

@@ -349,6 +349,8 @@ const (
 	Kind_KIND_LOOP_END            Kind = 17
 	Kind_KIND_BOARD_CREATE        Kind = 18
 	Kind_KIND_BOARD_SET           Kind = 19
+	Kind_KIND_PARK                Kind = 20
+	Kind_KIND_UNPARK              Kind = 21
 	// notes
 	Kind_KIND_CONFLICT       Kind = 64
 	Kind_KIND_REFUSED        Kind = 65
@@ -378,6 +380,8 @@ var (
 		17: "KIND_LOOP_END",
 		18: "KIND_BOARD_CREATE",
 		19: "KIND_BOARD_SET",
+		20: "KIND_PARK",
+		21: "KIND_UNPARK",
 		64: "KIND_CONFLICT",
 		65: "KIND_REFUSED",
 		66: "KIND_FENCE_REJECTED",
@@ -403,6 +407,8 @@ var (
 		"KIND_LOOP_END":            17,
 		"KIND_BOARD_CREATE":        18,
 		"KIND_BOARD_SET":           19,
+		"KIND_PARK":                20,
+		"KIND_UNPARK":              21,
 		"KIND_CONFLICT":            64,
 		"KIND_REFUSED":             65,
 		"KIND_FENCE_REJECTED":      66,
@@ -995,6 +1001,7 @@ type Command struct {
 	//	*Command_Fail
 	//	*Command_Reopen
 	//	*Command_ForceRelease
+	//	*Command_Unpark
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1334,6 +1341,15 @@ func (x *Command) GetForceRelease() *ForceRelease {
 	return nil
 }
 
+func (x *Command) GetUnpark() *Unpark {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Unpark); ok {
+			return x.Unpark
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -1446,6 +1462,10 @@ type Command_ForceRelease struct {
 	ForceRelease *ForceRelease `protobuf:"bytes,67,opt,name=force_release,json=forceRelease,proto3,oneof"`
 }
 
+type Command_Unpark struct {
+	Unpark *Unpark `protobuf:"bytes,68,opt,name=unpark,proto3,oneof"`
+}
+
 func (*Command_Lead) isCommand_Op() {}
 
 func (*Command_Tick) isCommand_Op() {}
@@ -1497,6 +1517,8 @@ func (*Command_Fail) isCommand_Op() {}
 func (*Command_Reopen) isCommand_Op() {}
 
 func (*Command_ForceRelease) isCommand_Op() {}
+
+func (*Command_Unpark) isCommand_Op() {}
 
 // Lead opens a leadership. It carries no time: its batch has no stamp but the term.
 type Lead struct {
@@ -3409,6 +3431,50 @@ func (x *ForceRelease) GetReason() string {
 	return ""
 }
 
+type Unpark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unpark) Reset() {
+	*x = Unpark{}
+	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unpark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unpark) ProtoMessage() {}
+
+func (x *Unpark) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unpark.ProtoReflect.Descriptor instead.
+func (*Unpark) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Unpark) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 type Namespace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pattern       string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
@@ -3417,13 +3483,14 @@ type Namespace struct {
 	Purpose       string                 `protobuf:"bytes,4,opt,name=purpose,proto3" json:"purpose,omitempty"`                                     // at most 512 bytes
 	LeaseMs       int64                  `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`                     // default lease; 0: 300 s
 	MaxValueBytes uint64                 `protobuf:"varint,6,opt,name=max_value_bytes,json=maxValueBytes,proto3" json:"max_value_bytes,omitempty"` // 0: the board's
+	MaxAttempts   uint32                 `protobuf:"varint,7,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`         // leased: grants until an item that is given back is parked; 0: no limit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	mi := &file_fsm_pb_board_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3502,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	mi := &file_fsm_pb_board_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3515,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{35}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Namespace) GetPattern() string {
@@ -3493,6 +3560,13 @@ func (x *Namespace) GetMaxValueBytes() uint64 {
 	return 0
 }
 
+func (x *Namespace) GetMaxAttempts() uint32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
 type BoardSettings struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Namespaces      []*Namespace           `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
@@ -3505,7 +3579,7 @@ type BoardSettings struct {
 
 func (x *BoardSettings) Reset() {
 	*x = BoardSettings{}
-	mi := &file_fsm_pb_board_proto_msgTypes[36]
+	mi := &file_fsm_pb_board_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3591,7 @@ func (x *BoardSettings) String() string {
 func (*BoardSettings) ProtoMessage() {}
 
 func (x *BoardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[36]
+	mi := &file_fsm_pb_board_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3604,7 @@ func (x *BoardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardSettings.ProtoReflect.Descriptor instead.
 func (*BoardSettings) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{36}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BoardSettings) GetNamespaces() []*Namespace {
@@ -3585,7 +3659,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_fsm_pb_board_proto_msgTypes[37]
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +3671,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[37]
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3610,7 +3684,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{37}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Entry) GetKey() string {
@@ -3735,7 +3809,7 @@ type Previous struct {
 
 func (x *Previous) Reset() {
 	*x = Previous{}
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +3821,7 @@ func (x *Previous) String() string {
 func (*Previous) ProtoMessage() {}
 
 func (x *Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +3834,7 @@ func (x *Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Previous.ProtoReflect.Descriptor instead.
 func (*Previous) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Previous) GetOwner() string {
@@ -3853,7 +3927,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3865,7 +3939,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +3952,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Lease) GetKey() string {
@@ -4071,7 +4145,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4083,7 +4157,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4096,7 +4170,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Ended) GetKey() string {
@@ -4168,7 +4242,7 @@ type Loop struct {
 
 func (x *Loop) Reset() {
 	*x = Loop{}
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4254,7 @@ func (x *Loop) String() string {
 func (*Loop) ProtoMessage() {}
 
 func (x *Loop) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4267,7 @@ func (x *Loop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loop.ProtoReflect.Descriptor instead.
 func (*Loop) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Loop) GetId() string {
@@ -4355,7 +4429,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4367,7 +4441,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4380,7 +4454,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Kept) GetId() string {
@@ -4535,7 +4609,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +4621,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +4634,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Event) GetRev() uint64 {
@@ -4747,7 +4821,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +4833,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +4846,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Node) GetId() string {
@@ -4844,7 +4918,7 @@ type Leadership struct {
 
 func (x *Leadership) Reset() {
 	*x = Leadership{}
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4856,7 +4930,7 @@ func (x *Leadership) String() string {
 func (*Leadership) ProtoMessage() {}
 
 func (x *Leadership) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4869,7 +4943,7 @@ func (x *Leadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
 func (*Leadership) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Leadership) GetTerm() uint64 {
@@ -4925,7 +4999,7 @@ type ClusterRecord struct {
 
 func (x *ClusterRecord) Reset() {
 	*x = ClusterRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4937,7 +5011,7 @@ func (x *ClusterRecord) String() string {
 func (*ClusterRecord) ProtoMessage() {}
 
 func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4950,7 +5024,7 @@ func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRecord.ProtoReflect.Descriptor instead.
 func (*ClusterRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ClusterRecord) GetTMs() int64 {
@@ -5032,13 +5106,14 @@ type Counters struct {
 	NotesSuppressed     uint64                 `protobuf:"varint,11,opt,name=notes_suppressed,json=notesSuppressed,proto3" json:"notes_suppressed,omitempty"` // refusals counted only (above 10 a second)
 	Completes           uint64                 `protobuf:"varint,12,opt,name=completes,proto3" json:"completes,omitempty"`
 	LateRenewals        uint64                 `protobuf:"varint,13,opt,name=late_renewals,json=lateRenewals,proto3" json:"late_renewals,omitempty"` // expired leases whose holder was heard from afterwards
+	Parks               uint64                 `protobuf:"varint,17,opt,name=parks,proto3" json:"parks,omitempty"`                                   // items parked since the board began
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5050,7 +5125,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5063,7 +5138,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Counters) GetSets() uint64 {
@@ -5157,6 +5232,13 @@ func (x *Counters) GetLateRenewals() uint64 {
 	return 0
 }
 
+func (x *Counters) GetParks() uint64 {
+	if x != nil {
+		return x.Parks
+	}
+	return 0
+}
+
 // NamespaceCounts are kept, not computed.
 type NamespaceCounts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5173,7 +5255,7 @@ type NamespaceCounts struct {
 
 func (x *NamespaceCounts) Reset() {
 	*x = NamespaceCounts{}
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5185,7 +5267,7 @@ func (x *NamespaceCounts) String() string {
 func (*NamespaceCounts) ProtoMessage() {}
 
 func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5198,7 +5280,7 @@ func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceCounts.ProtoReflect.Descriptor instead.
 func (*NamespaceCounts) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *NamespaceCounts) GetPattern() string {
@@ -5305,7 +5387,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5317,7 +5399,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5330,7 +5412,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Result) GetOutcome() Outcome {
@@ -5666,7 +5748,7 @@ type LoopStatus struct {
 
 func (x *LoopStatus) Reset() {
 	*x = LoopStatus{}
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5678,7 +5760,7 @@ func (x *LoopStatus) String() string {
 func (*LoopStatus) ProtoMessage() {}
 
 func (x *LoopStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5691,7 +5773,7 @@ func (x *LoopStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopStatus.ProtoReflect.Descriptor instead.
 func (*LoopStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LoopStatus) GetLoop() string {
@@ -5729,7 +5811,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5741,7 +5823,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5754,7 +5836,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -5822,7 +5904,7 @@ type BoardHead struct {
 
 func (x *BoardHead) Reset() {
 	*x = BoardHead{}
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5834,7 +5916,7 @@ func (x *BoardHead) String() string {
 func (*BoardHead) ProtoMessage() {}
 
 func (x *BoardHead) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5847,7 +5929,7 @@ func (x *BoardHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHead.ProtoReflect.Descriptor instead.
 func (*BoardHead) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BoardHead) GetName() string {
@@ -6008,7 +6090,7 @@ type NoteRate struct {
 
 func (x *NoteRate) Reset() {
 	*x = NoteRate{}
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6020,7 +6102,7 @@ func (x *NoteRate) String() string {
 func (*NoteRate) ProtoMessage() {}
 
 func (x *NoteRate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6033,7 +6115,7 @@ func (x *NoteRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteRate.ProtoReflect.Descriptor instead.
 func (*NoteRate) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *NoteRate) GetPrincipal() string {
@@ -6061,7 +6143,7 @@ type ConflictCount struct {
 
 func (x *ConflictCount) Reset() {
 	*x = ConflictCount{}
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6073,7 +6155,7 @@ func (x *ConflictCount) String() string {
 func (*ConflictCount) ProtoMessage() {}
 
 func (x *ConflictCount) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6086,7 +6168,7 @@ func (x *ConflictCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictCount.ProtoReflect.Descriptor instead.
 func (*ConflictCount) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ConflictCount) GetKey() string {
@@ -6114,7 +6196,7 @@ type ConflictBy struct {
 
 func (x *ConflictBy) Reset() {
 	*x = ConflictBy{}
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6126,7 +6208,7 @@ func (x *ConflictBy) String() string {
 func (*ConflictBy) ProtoMessage() {}
 
 func (x *ConflictBy) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6139,7 +6221,7 @@ func (x *ConflictBy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictBy.ProtoReflect.Descriptor instead.
 func (*ConflictBy) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ConflictBy) GetPrincipal() string {
@@ -6185,7 +6267,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6197,7 +6279,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6210,7 +6292,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SnapshotRecord) GetBoard() string {
@@ -6384,7 +6466,7 @@ type DigestAt struct {
 
 func (x *DigestAt) Reset() {
 	*x = DigestAt{}
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6396,7 +6478,7 @@ func (x *DigestAt) String() string {
 func (*DigestAt) ProtoMessage() {}
 
 func (x *DigestAt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6409,7 +6491,7 @@ func (x *DigestAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestAt.ProtoReflect.Descriptor instead.
 func (*DigestAt) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DigestAt) GetIndex() uint64 {
@@ -6443,7 +6525,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05Batch\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12/\n" +
 	"\x05stamp\x18\x02 \x01(\v2\x19.raftboard.board.v1.StampR\x05stamp\x127\n" +
-	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\xa3\x0e\n" +
+	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\xd9\x0e\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12/\n" +
 	"\x05actor\x18\x02 \x01(\v2\x19.raftboard.board.v1.ActorR\x05actor\x12\x12\n" +
@@ -6482,7 +6564,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\bcomplete\x18@ \x01(\v2\x1c.raftboard.board.v1.CompleteH\x00R\bcomplete\x12.\n" +
 	"\x04fail\x18A \x01(\v2\x18.raftboard.board.v1.FailH\x00R\x04fail\x124\n" +
 	"\x06reopen\x18B \x01(\v2\x1a.raftboard.board.v1.ReopenH\x00R\x06reopen\x12G\n" +
-	"\rforce_release\x18C \x01(\v2 .raftboard.board.v1.ForceReleaseH\x00R\fforceReleaseB\x04\n" +
+	"\rforce_release\x18C \x01(\v2 .raftboard.board.v1.ForceReleaseH\x00R\fforceRelease\x124\n" +
+	"\x06unpark\x18D \x01(\v2\x1a.raftboard.board.v1.UnparkH\x00R\x06unparkB\x04\n" +
 	"\x02op\"9\n" +
 	"\x04Lead\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
@@ -6631,14 +6714,17 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"8\n" +
 	"\fForceRelease\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xc8\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x1a\n" +
+	"\x06Unpark\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"\xeb\x01\n" +
 	"\tNamespace\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12,\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x18.raftboard.board.v1.ModeR\x04mode\x12\x16\n" +
 	"\x06writer\x18\x03 \x01(\tR\x06writer\x12\x18\n" +
 	"\apurpose\x18\x04 \x01(\tR\apurpose\x12\x19\n" +
 	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\x12&\n" +
-	"\x0fmax_value_bytes\x18\x06 \x01(\x04R\rmaxValueBytes\"\xc9\x01\n" +
+	"\x0fmax_value_bytes\x18\x06 \x01(\x04R\rmaxValueBytes\x12!\n" +
+	"\fmax_attempts\x18\a \x01(\rR\vmaxAttempts\"\xc9\x01\n" +
 	"\rBoardSettings\x12=\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\v2\x1d.raftboard.board.v1.NamespaceR\n" +
@@ -6822,7 +6908,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"leaderTerm\x12\x1b\n" +
 	"\tleader_id\x18\a \x01(\tR\bleaderId\x12@\n" +
 	"\vleaderships\x18\b \x03(\v2\x1e.raftboard.board.v1.LeadershipR\vleaderships\x12.\n" +
-	"\x05nodes\x18\t \x03(\v2\x18.raftboard.board.v1.NodeR\x05nodes\"\xa8\x03\n" +
+	"\x05nodes\x18\t \x03(\v2\x18.raftboard.board.v1.NodeR\x05nodes\"\xbe\x03\n" +
 	"\bCounters\x12\x12\n" +
 	"\x04sets\x18\x01 \x01(\x04R\x04sets\x12\x18\n" +
 	"\aappends\x18\x02 \x01(\x04R\aappends\x12\x18\n" +
@@ -6837,7 +6923,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	" \x01(\x04R\brefusals\x12)\n" +
 	"\x10notes_suppressed\x18\v \x01(\x04R\x0fnotesSuppressed\x12\x1c\n" +
 	"\tcompletes\x18\f \x01(\x04R\tcompletes\x12#\n" +
-	"\rlate_renewals\x18\r \x01(\x04R\flateRenewals\"\xb5\x01\n" +
+	"\rlate_renewals\x18\r \x01(\x04R\flateRenewals\x12\x14\n" +
+	"\x05parks\x18\x11 \x01(\x04R\x05parks\"\xb5\x01\n" +
 	"\x0fNamespaceCounts\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12\x18\n" +
 	"\aentries\x18\x02 \x01(\x04R\aentries\x12\x12\n" +
@@ -7009,7 +7096,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x16LOOP_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOOP_STATE_ACTIVE\x10\x01\x12\x17\n" +
 	"\x13LOOP_STATE_INACTIVE\x10\x02\x12\x14\n" +
-	"\x10LOOP_STATE_ENDED\x10\x03*\xca\x03\n" +
+	"\x10LOOP_STATE_ENDED\x10\x03*\xea\x03\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_APPEND\x10\x01\x12\f\n" +
@@ -7032,7 +7119,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x0fKIND_LOOP_CLOSE\x10\x10\x12\x11\n" +
 	"\rKIND_LOOP_END\x10\x11\x12\x15\n" +
 	"\x11KIND_BOARD_CREATE\x10\x12\x12\x12\n" +
-	"\x0eKIND_BOARD_SET\x10\x13\x12\x11\n" +
+	"\x0eKIND_BOARD_SET\x10\x13\x12\r\n" +
+	"\tKIND_PARK\x10\x14\x12\x0f\n" +
+	"\vKIND_UNPARK\x10\x15\x12\x11\n" +
 	"\rKIND_CONFLICT\x10@\x12\x10\n" +
 	"\fKIND_REFUSED\x10A\x12\x17\n" +
 	"\x13KIND_FENCE_REJECTED\x10B*j\n" +
@@ -7116,7 +7205,7 @@ func file_fsm_pb_board_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_pb_board_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_fsm_pb_board_proto_goTypes = []any{
 	(Role)(0),               // 0: raftboard.board.v1.Role
 	(Mode)(0),               // 1: raftboard.board.v1.Mode
@@ -7163,29 +7252,30 @@ var file_fsm_pb_board_proto_goTypes = []any{
 	(*Fail)(nil),            // 42: raftboard.board.v1.Fail
 	(*Reopen)(nil),          // 43: raftboard.board.v1.Reopen
 	(*ForceRelease)(nil),    // 44: raftboard.board.v1.ForceRelease
-	(*Namespace)(nil),       // 45: raftboard.board.v1.Namespace
-	(*BoardSettings)(nil),   // 46: raftboard.board.v1.BoardSettings
-	(*Entry)(nil),           // 47: raftboard.board.v1.Entry
-	(*Previous)(nil),        // 48: raftboard.board.v1.Previous
-	(*Lease)(nil),           // 49: raftboard.board.v1.Lease
-	(*Ended)(nil),           // 50: raftboard.board.v1.Ended
-	(*Loop)(nil),            // 51: raftboard.board.v1.Loop
-	(*Kept)(nil),            // 52: raftboard.board.v1.Kept
-	(*Event)(nil),           // 53: raftboard.board.v1.Event
-	(*Node)(nil),            // 54: raftboard.board.v1.Node
-	(*Leadership)(nil),      // 55: raftboard.board.v1.Leadership
-	(*ClusterRecord)(nil),   // 56: raftboard.board.v1.ClusterRecord
-	(*Counters)(nil),        // 57: raftboard.board.v1.Counters
-	(*NamespaceCounts)(nil), // 58: raftboard.board.v1.NamespaceCounts
-	(*Result)(nil),          // 59: raftboard.board.v1.Result
-	(*LoopStatus)(nil),      // 60: raftboard.board.v1.LoopStatus
-	(*SnapshotHeader)(nil),  // 61: raftboard.board.v1.SnapshotHeader
-	(*BoardHead)(nil),       // 62: raftboard.board.v1.BoardHead
-	(*NoteRate)(nil),        // 63: raftboard.board.v1.NoteRate
-	(*ConflictCount)(nil),   // 64: raftboard.board.v1.ConflictCount
-	(*ConflictBy)(nil),      // 65: raftboard.board.v1.ConflictBy
-	(*SnapshotRecord)(nil),  // 66: raftboard.board.v1.SnapshotRecord
-	(*DigestAt)(nil),        // 67: raftboard.board.v1.DigestAt
+	(*Unpark)(nil),          // 45: raftboard.board.v1.Unpark
+	(*Namespace)(nil),       // 46: raftboard.board.v1.Namespace
+	(*BoardSettings)(nil),   // 47: raftboard.board.v1.BoardSettings
+	(*Entry)(nil),           // 48: raftboard.board.v1.Entry
+	(*Previous)(nil),        // 49: raftboard.board.v1.Previous
+	(*Lease)(nil),           // 50: raftboard.board.v1.Lease
+	(*Ended)(nil),           // 51: raftboard.board.v1.Ended
+	(*Loop)(nil),            // 52: raftboard.board.v1.Loop
+	(*Kept)(nil),            // 53: raftboard.board.v1.Kept
+	(*Event)(nil),           // 54: raftboard.board.v1.Event
+	(*Node)(nil),            // 55: raftboard.board.v1.Node
+	(*Leadership)(nil),      // 56: raftboard.board.v1.Leadership
+	(*ClusterRecord)(nil),   // 57: raftboard.board.v1.ClusterRecord
+	(*Counters)(nil),        // 58: raftboard.board.v1.Counters
+	(*NamespaceCounts)(nil), // 59: raftboard.board.v1.NamespaceCounts
+	(*Result)(nil),          // 60: raftboard.board.v1.Result
+	(*LoopStatus)(nil),      // 61: raftboard.board.v1.LoopStatus
+	(*SnapshotHeader)(nil),  // 62: raftboard.board.v1.SnapshotHeader
+	(*BoardHead)(nil),       // 63: raftboard.board.v1.BoardHead
+	(*NoteRate)(nil),        // 64: raftboard.board.v1.NoteRate
+	(*ConflictCount)(nil),   // 65: raftboard.board.v1.ConflictCount
+	(*ConflictBy)(nil),      // 66: raftboard.board.v1.ConflictBy
+	(*SnapshotRecord)(nil),  // 67: raftboard.board.v1.SnapshotRecord
+	(*DigestAt)(nil),        // 68: raftboard.board.v1.DigestAt
 }
 var file_fsm_pb_board_proto_depIdxs = []int32{
 	0,  // 0: raftboard.board.v1.Actor.roles:type_name -> raftboard.board.v1.Role
@@ -7218,72 +7308,73 @@ var file_fsm_pb_board_proto_depIdxs = []int32{
 	42, // 27: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
 	43, // 28: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
 	44, // 29: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
-	54, // 30: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
-	46, // 31: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
-	46, // 32: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
-	25, // 33: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
-	26, // 34: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
-	26, // 35: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	26, // 36: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
-	26, // 37: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	26, // 38: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
-	33, // 39: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
-	26, // 40: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
-	29, // 41: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
-	30, // 42: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
-	31, // 43: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
-	37, // 44: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
-	40, // 45: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
-	41, // 46: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
-	42, // 47: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
-	32, // 48: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
-	34, // 49: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
-	1,  // 50: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
-	45, // 51: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
-	26, // 52: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	3,  // 53: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
-	2,  // 54: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
-	3,  // 55: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
-	48, // 56: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
-	3,  // 57: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
-	4,  // 58: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
-	50, // 59: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
-	7,  // 60: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
-	8,  // 61: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
-	5,  // 62: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
-	6,  // 63: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
-	3,  // 64: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
-	8,  // 65: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
-	55, // 66: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
-	54, // 67: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
-	7,  // 68: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
-	8,  // 69: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
-	48, // 70: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
-	58, // 71: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	50, // 72: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
-	60, // 73: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
-	59, // 74: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
-	9,  // 75: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
-	8,  // 76: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
-	4,  // 77: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
-	56, // 78: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	46, // 79: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
-	57, // 80: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
-	65, // 81: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
-	62, // 82: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
-	47, // 83: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
-	49, // 84: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
-	51, // 85: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
-	52, // 86: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
-	53, // 87: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
-	64, // 88: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
-	67, // 89: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
-	63, // 90: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
-	91, // [91:91] is the sub-list for method output_type
-	91, // [91:91] is the sub-list for method input_type
-	91, // [91:91] is the sub-list for extension type_name
-	91, // [91:91] is the sub-list for extension extendee
-	0,  // [0:91] is the sub-list for field type_name
+	45, // 30: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
+	55, // 31: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
+	47, // 32: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
+	47, // 33: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
+	25, // 34: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
+	26, // 35: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
+	26, // 36: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	26, // 37: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
+	26, // 38: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	26, // 39: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
+	33, // 40: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
+	26, // 41: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
+	29, // 42: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
+	30, // 43: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
+	31, // 44: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
+	37, // 45: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
+	40, // 46: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
+	41, // 47: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
+	42, // 48: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
+	32, // 49: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
+	34, // 50: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
+	1,  // 51: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
+	46, // 52: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
+	26, // 53: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	3,  // 54: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
+	2,  // 55: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
+	3,  // 56: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
+	49, // 57: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
+	3,  // 58: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
+	4,  // 59: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
+	51, // 60: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
+	7,  // 61: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
+	8,  // 62: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
+	5,  // 63: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
+	6,  // 64: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
+	3,  // 65: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
+	8,  // 66: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
+	56, // 67: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
+	55, // 68: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
+	7,  // 69: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
+	8,  // 70: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
+	49, // 71: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
+	59, // 72: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	51, // 73: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
+	61, // 74: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
+	60, // 75: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
+	9,  // 76: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
+	8,  // 77: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
+	4,  // 78: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
+	57, // 79: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	47, // 80: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
+	58, // 81: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
+	66, // 82: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
+	63, // 83: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
+	48, // 84: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
+	50, // 85: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
+	52, // 86: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
+	53, // 87: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
+	54, // 88: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
+	65, // 89: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
+	68, // 90: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
+	64, // 91: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
+	92, // [92:92] is the sub-list for method output_type
+	92, // [92:92] is the sub-list for method input_type
+	92, // [92:92] is the sub-list for extension type_name
+	92, // [92:92] is the sub-list for extension extendee
+	0,  // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_fsm_pb_board_proto_init() }
@@ -7318,6 +7409,7 @@ func file_fsm_pb_board_proto_init() {
 		(*Command_Fail)(nil),
 		(*Command_Reopen)(nil),
 		(*Command_ForceRelease)(nil),
+		(*Command_Unpark)(nil),
 	}
 	file_fsm_pb_board_proto_msgTypes[9].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[22].OneofWrappers = []any{
@@ -7339,8 +7431,8 @@ func file_fsm_pb_board_proto_init() {
 	file_fsm_pb_board_proto_msgTypes[28].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[29].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[31].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[49].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[56].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[50].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[57].OneofWrappers = []any{
 		(*SnapshotRecord_Head)(nil),
 		(*SnapshotRecord_Entry)(nil),
 		(*SnapshotRecord_Lease)(nil),
@@ -7357,7 +7449,7 @@ func file_fsm_pb_board_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_pb_board_proto_rawDesc), len(file_fsm_pb_board_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

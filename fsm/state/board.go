@@ -62,7 +62,7 @@ type head struct {
 // Counters is boardpb.Counters by value: it changes with nearly every command.
 type Counters struct {
 	Sets, Appends, Deletes, Conflicts, PersistentConflicts, Claims, Reclaims, Expiries,
-	FenceRejections, Refusals, NotesSuppressed, Completes, LateRenewals uint64
+	FenceRejections, Refusals, NotesSuppressed, Completes, LateRenewals, Parks uint64
 }
 
 func newBoard(s *State, name string) *board {
@@ -265,7 +265,7 @@ func (b *board) headSum() Sum {
 	e.i64(h.createdWall)
 	c := &h.counters
 	e.u64s([]uint64{c.Sets, c.Appends, c.Deletes, c.Conflicts, c.PersistentConflicts, c.Claims, c.Reclaims,
-		c.Expiries, c.FenceRejections, c.Refusals, c.NotesSuppressed, c.Completes, c.LateRenewals})
+		c.Expiries, c.FenceRejections, c.Refusals, c.NotesSuppressed, c.Completes, c.LateRenewals, c.Parks})
 	e.u64s([]uint64{b.changes.first, b.changes.next, b.notes.first, b.notes.next})
 	return e.sum().plus(b.settSum)
 }

@@ -96,7 +96,7 @@ func (c *Counters) message() *boardpb.Counters {
 		Sets: c.Sets, Appends: c.Appends, Deletes: c.Deletes, Conflicts: c.Conflicts,
 		PersistentConflicts: c.PersistentConflicts, Claims: c.Claims, Reclaims: c.Reclaims, Expiries: c.Expiries,
 		FenceRejections: c.FenceRejections, Refusals: c.Refusals, NotesSuppressed: c.NotesSuppressed,
-		Completes: c.Completes, LateRenewals: c.LateRenewals,
+		Completes: c.Completes, LateRenewals: c.LateRenewals, Parks: c.Parks,
 	}
 }
 
@@ -187,6 +187,7 @@ func (l *Loader) loadHead(h *boardpb.BoardHead) error {
 			PersistentConflicts: c.GetPersistentConflicts(), Claims: c.GetClaims(), Reclaims: c.GetReclaims(),
 			Expiries: c.GetExpiries(), FenceRejections: c.GetFenceRejections(), Refusals: c.GetRefusals(),
 			NotesSuppressed: c.GetNotesSuppressed(), Completes: c.GetCompletes(), LateRenewals: c.GetLateRenewals(),
+			Parks: c.GetParks(),
 		},
 	}
 	b.changes.first, b.changes.next = h.OldestChange, h.OldestChange

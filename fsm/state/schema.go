@@ -112,6 +112,8 @@ func compileSpace(i int, ns *boardpb.Namespace) (*Space, *boardpb.Result) {
 		return bad("purpose", fmt.Sprintf("%d bytes, at most %d", len(ns.Purpose), MaxText))
 	case ns.LeaseMs < 0 || ns.LeaseMs > MaxLeaseMs:
 		return bad("lease_ms", fmt.Sprintf("%d ms; 0 is the default, at most %d", ns.LeaseMs, MaxLeaseMs))
+	case ns.MaxAttempts > 0 && ns.Mode != boardpb.Mode_MODE_LEASED:
+		return bad("max_attempts", fmt.Sprintf("%s: only a leased namespace has attempts", p))
 	case ns.MaxValueBytes > MaxValueBytes:
 		return bad("max_value_bytes", fmt.Sprintf("%d, at most %d", ns.MaxValueBytes, MaxValueBytes))
 	}

@@ -83,6 +83,7 @@ type expected struct {
 	byRev   map[uint64][]*history.Applied
 	must    []must // in the order of revs
 	expired map[leaseName]int64
+	parked  map[leaseName]int64
 	last    uint64 // the last rev that a command of the board names
 	order   *Order
 	board   string
@@ -110,7 +111,7 @@ type leaseName struct {
 }
 
 func newExpected(board string, a *Order, windows []*Window) *expected {
-	x := &expected{byRev: map[uint64][]*history.Applied{}, expired: map[leaseName]int64{}, order: a, board: board,
+	x := &expected{byRev: map[uint64][]*history.Applied{}, expired: map[leaseName]int64{}, parked: map[leaseName]int64{}, order: a, board: board,
 		told: map[spot]*boardpb.Event{}}
 	for i := range a.Records {
 		r := &a.Records[i]
@@ -132,6 +133,9 @@ func newExpected(board string, a *Order, windows []*Window) *expected {
 	for _, w := range windows {
 		if w.Board == board && w.Cause == causeExpired {
 			x.expired[leaseName{w.Key, w.Generation}] = w.To
+		}
+		if w.Board == board && w.Parked {
+			x.parked[leaseName{w.Key, w.Generation}] = w.To
 		}
 	}
 	return x
@@ -186,6 +190,8 @@ func leavesOne(r *history.Applied, op any, res *boardpb.Result) []must {
 		m.kinds, m.generation = []boardpb.Kind{boardpb.Kind_KIND_RELEASE}, res.Generation
 	case *boardpb.Command_Reopen:
 		m.kinds, m.generation = []boardpb.Kind{boardpb.Kind_KIND_REOPEN}, res.Generation
+	case *boardpb.Command_Unpark:
+		m.kinds, m.generation = []boardpb.Kind{boardpb.Kind_KIND_UNPARK}, res.Generation
 	case *boardpb.Command_ForceRelease:
 		m.kinds, m.generation = []boardpb.Kind{boardpb.Kind_KIND_FORCE_RELEASE}, res.Generation
 	default:
@@ -203,7 +209,7 @@ func (m *must) is(e *boardpb.Event) bool {
 // ofTime events are not from the command that made time pass.
 func ofTime(k boardpb.Kind) bool {
 	switch k {
-	case boardpb.Kind_KIND_LEASE_EXPIRED, boardpb.Kind_KIND_LOOP_END, boardpb.Kind_KIND_BOARD_CREATE,
+	case boardpb.Kind_KIND_LEASE_EXPIRED, boardpb.Kind_KIND_PARK, boardpb.Kind_KIND_LOOP_END, boardpb.Kind_KIND_BOARD_CREATE,
 		boardpb.Kind_KIND_BOARD_SET, boardpb.Kind_KIND_COMPACTION:
 		return true
 	}

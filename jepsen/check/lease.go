@@ -27,6 +27,7 @@ type Window struct {
 	Graced      bool          // it was due at some time, and lived on because there had been an election
 	Ended       time.Duration // when a node first wrote down what ended it; 0: nobody knows
 	Cause       string        // how it ended: "expired", "completed", …; "" while it lasts
+	Parked      bool          // its item was tried out with it
 	Due         int64         // when it was to end at the latest, by what was known when it did (SPEC F-4)
 
 	granted, ended place     // in A
@@ -64,6 +65,7 @@ type account struct {
 	live       map[slot]*Window
 	top        map[slot]uint64 // the highest generation a key ever had
 	loops      map[string]*loopState
+	trials     trials
 	windows    []*Window
 	found      []Finding
 }
@@ -71,14 +73,16 @@ type account struct {
 // Leases replays A in the checker's own words and finds: L1, generations of a key that do not
 // rise; L2, Q2, a write or a complete accepted from anyone but the live holder; L3, a grant
 // while another's window lasts, an expiry before its time, an answer with another end of the
-// window than its renewals give; L4, board time that falls; L7, a live holder refused.
+// window than its renewals give; L4, board time that falls; L7, a live holder refused; Q7, an
+// item parked too early, too late, or granted while it is.
 //
 // What it finds is kept with A: asking again costs nothing.
 func Leases(a *Order) ([]*Window, []Finding) {
 	if a.leases != nil {
 		return a.leases.windows, a.leases.found
 	}
-	acc := &account{grace: defaultGrace, live: map[slot]*Window{}, top: map[slot]uint64{}, loops: map[string]*loopState{}}
+	acc := &account{grace: defaultGrace, live: map[slot]*Window{}, top: map[slot]uint64{}, loops: map[string]*loopState{},
+		trials: newTrials()}
 	for i := range a.Records {
 		acc.apply(&a.Records[i])
 	}
@@ -151,6 +155,7 @@ func (acc *account) end(s slot, cause string) {
 		w.To, w.Ended, w.Cause = acc.t, acc.at.At, cause
 		w.Due, w.ended = acc.due(acc.until(w)), placeOf(acc.at)
 		delete(acc.live, s)
+		acc.gaveBack(s, w)
 	}
 }
 
@@ -161,6 +166,12 @@ func (acc *account) done(c *boardpb.Command, op any, r *boardpb.Result) {
 		if o.ClusterSet.GraceMs != nil {
 			acc.grace = *o.ClusterSet.GraceMs
 		}
+	case *boardpb.Command_BoardCreate:
+		acc.trials.declared(o.BoardCreate.Name, o.BoardCreate.Settings)
+	case *boardpb.Command_BoardSet:
+		acc.trials.declared(o.BoardSet.Name, o.BoardSet.Settings)
+	case *boardpb.Command_Unpark:
+		acc.unparked(slot{c.Board, o.Unpark.Key})
 	case *boardpb.Command_BoardDelete:
 		for s := range acc.live {
 			if s.board == o.BoardDelete.Name {
@@ -280,6 +291,7 @@ func (acc *account) granted(c *boardpb.Command, s slot, duration *int64, takeove
 		acc.end(s, causeOverlap)
 	}
 	acc.raise(s, r.Generation)
+	acc.tried(s, r)
 	w = &Window{Board: s.board, Key: s.key, Generation: r.Generation, Owner: me, Loop: c.Loop,
 		Op: history.OpOf(c.CallId), From: acc.t, duration: r.DurationMs, own: acc.t + r.DurationMs, grantSeq: c.Seq, granted: placeOf(acc.at),
 		renewals: []renewal{{acc.at, r.DurationMs}}}
@@ -343,6 +355,7 @@ func (acc *account) fenced(c *boardpb.Command, on *boardpb.LeaseRef) {
 
 // refused looks at what a fence turned away: the live holder must never be.
 func (acc *account) refused(c *boardpb.Command, r *boardpb.Result) {
+	acc.saidParked(slot{c.Board, r.Key}, r)
 	switch r.Code {
 	case boardpb.Code_CODE_STALE_LEASE, boardpb.Code_CODE_LEASE_EXPIRED, boardpb.Code_CODE_NO_LEASE, boardpb.Code_CODE_NOT_HOLDER:
 	default:

@@ -50,6 +50,31 @@ var leaseTraces = []struct {
 		b.at(24_000).do("", 0, &boardpb.Command{Op: &boardpb.Command_Delete{Delete: &boardpb.Delete{Key: "claims/i"}}}, ok(5, 2))
 		b.claim("b", 1, "claims/i", 1, 3000, 6)
 	}},
+	{"good: tried out, parked, unparked, granted again", "", func(b *traceOf) {
+		twice(b)
+		try(b.at(28_000), "b", 4, 2, 2, parkedNow(2))
+		unpark(b)
+		try(b, "b", 5, 3, 1, nil)
+	}},
+	{"Q7: granted while it is parked", "Q7", func(b *traceOf) {
+		twice(b)
+		try(b.at(28_000), "b", 4, 3, 3, nil)
+	}},
+	{"Q7: an attempt is not counted", "Q7", func(b *traceOf) {
+		limited(b)
+		try(b.at(20_000), "a", 1, 1, 1, nil)
+		try(b.at(24_000), "b", 3, 2, 1, nil)
+	}},
+	{"Q7: parked before it was tried out", "Q7", func(b *traceOf) {
+		limited(b)
+		try(b.at(20_000), "a", 1, 1, 1, nil)
+		try(b.at(24_000), "b", 3, 1, 2, parkedNow(1))
+	}},
+	{"Q7: unparked, and it was not parked", "Q7", func(b *traceOf) {
+		limited(b)
+		try(b.at(20_000), "a", 1, 1, 1, nil)
+		unpark(b)
+	}},
 	{"L3: two hold at once", "L3", func(b *traceOf) {
 		b.at(20_000).claim("a", 1, "claims/i", 1, 3000, 3)
 		b.at(22_999).claim("b", 1, "claims/i", 2, 3000, 4)

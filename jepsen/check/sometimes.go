@@ -18,6 +18,7 @@ const (
 	LeaderChange   State = "leader change"        // after the first operation and before the last
 	Resumed        State = "stall resumed"        // the same leader opened its leadership again
 	Reclaim        State = "reclaim"              // a grant that followed an expiry
+	Unparked       State = "unparked"             // an item that had been tried out
 	FencedWrite    State = "fenced write refused" // from a holder that was one no more
 	Resent         State = "dedupe hit"
 	InfoApplied    State = "info that was applied"
@@ -49,6 +50,8 @@ func Sometimes(h *history.History, a *Order) map[State]int {
 		case r.Command.Board != h.Run.Board:
 		case r.Result.Replayed:
 			n[Resent]++
+		case r.Command.GetUnpark() != nil && r.OK():
+			n[Unparked]++
 		case lost(r.Result):
 			n[FencedWrite]++
 		case r.Result.Outcome == boardpb.Outcome_OUTCOME_CONFLICT:

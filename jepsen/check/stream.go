@@ -220,7 +220,7 @@ func (x *expected) exact(s *stream) (found []Finding) {
 			hole(rev, x.missing(s, rev, "was not told of the %T at rev %d", m.by.Command.Op, rev).at(m.by.Index), spot{rev, 0})
 		}
 	}
-	return append(found, x.expiries(s)...)
+	return append(found, x.endings(s)...)
 }
 
 // anywhere says that what a command leaves is among some events.
@@ -235,22 +235,28 @@ func (x *expected) anywhere(events map[spot]*boardpb.Event, m *must) bool {
 	}
 }
 
-// expiries checks what a stream said of leases that ended by themselves.
-func (x *expected) expiries(s *stream) (found []Finding) {
+// endings checks what a stream said of leases that ended by themselves, and of items that were
+// parked then: each once, at its time, and none beside them.
+func (x *expected) endings(s *stream) []Finding {
+	return append(x.toldOnce(s, boardpb.Kind_KIND_LEASE_EXPIRED, "L3", "expired", x.expired),
+		x.toldOnce(s, boardpb.Kind_KIND_PARK, "Q7", "was parked", x.parked)...)
+}
+
+func (x *expected) toldOnce(s *stream, kind boardpb.Kind, checker, what string, want map[leaseName]int64) (found []Finding) {
 	gone := map[leaseName]bool{}
 	for _, p := range x.between(s.first.rev, s.last.rev) {
 		e := s.events[p]
-		if e.GetKind() != boardpb.Kind_KIND_LEASE_EXPIRED {
+		if e.GetKind() != kind {
 			continue
 		}
 		name := leaseName{e.Key, e.Generation}
-		switch t, ended := x.expired[name]; {
+		switch t, ended := want[name]; {
 		case gone[name]:
-			found = append(found, violation("L3", "watcher %s was told twice that generation %d of %s expired", s.watcher, e.Generation, e.Key))
+			found = append(found, violation(checker, "watcher %s was told twice that generation %d of %s %s", s.watcher, e.Generation, e.Key, what))
 		case !ended:
-			found = append(found, violation("L3", "watcher %s was told that generation %d of %s expired at %d, and it did not", s.watcher, e.Generation, e.Key, e.TMs))
+			found = append(found, violation(checker, "watcher %s was told that generation %d of %s %s at %d, and it did not", s.watcher, e.Generation, e.Key, what, e.TMs))
 		case t != e.TMs:
-			found = append(found, violation("L3", "watcher %s was told that generation %d of %s expired at %d; its window ended at %d", s.watcher, e.Generation, e.Key, e.TMs, t))
+			found = append(found, violation(checker, "watcher %s was told that generation %d of %s %s at %d; its window ended at %d", s.watcher, e.Generation, e.Key, what, e.TMs, t))
 		default:
 			gone[name] = true
 		}
@@ -258,9 +264,9 @@ func (x *expected) expiries(s *stream) (found []Finding) {
 	if !s.whole() || s.from() != 1 || s.upTo < x.last {
 		return found
 	}
-	for name := range x.expired {
+	for name := range want {
 		if !gone[name] {
-			found = append(found, violation("F3", "watcher %s was not told that generation %d of %s expired", s.watcher, name.generation, name.key))
+			found = append(found, violation("F3", "watcher %s was not told that generation %d of %s %s", s.watcher, name.generation, name.key, what))
 		}
 	}
 	return found

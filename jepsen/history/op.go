@@ -39,6 +39,7 @@ const (
 	Fenced    Kind = "fenced"    // a write elsewhere that depends on a lease
 	Release   Kind = "release"
 	Force     Kind = "force_release" // by an operator
+	Unpark    Kind = "unpark"
 
 	GetAtLeast Kind = "get_at_least" // of any node, once it shows a rev
 	GetStale   Kind = "get_stale"    // of any node, at once

@@ -25,8 +25,8 @@ const (
 
 // workDemand is the cell W5 × N7: what a run of it must have met.
 var workDemand = check.Demand{
-	States:      []check.State{check.LeaderChange, check.Reclaim, check.FencedWrite, check.Renewed, check.FeedResumed},
-	Kinds:       []history.Kind{history.Post, history.ClaimNext, history.Partial, history.Complete, history.Fail, history.Mutate},
+	States:      []check.State{check.LeaderChange, check.Reclaim, check.FencedWrite, check.Renewed, check.FeedResumed, check.Unparked},
+	Kinds:       []history.Kind{history.Post, history.ClaimNext, history.Partial, history.Complete, history.Fail, history.Unpark, history.Mutate},
 	BeforeFault: 100,
 }
 

@@ -85,7 +85,7 @@ func NotTested() []string {
 		"disks that acknowledge a sync and lose it (power loss here loses only what was not synced)",
 		"memory that flips a bit in a process that runs",
 		"views and what their fences promise (V1 to V4), credentials (I1 and I2 with tokens): not built yet",
-		"parking of items in work, and views in soak: not built yet",
+		"views in soak: not built yet",
 		"two versions of the state machine side by side: the other build of a rolling restart is the same source",
 	}
 }

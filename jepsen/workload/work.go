@@ -12,14 +12,15 @@ import (
 	"raftboard/client"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/jepsen/history"
+	wirepb "raftboard/transport/pb"
 )
 
 // Work is W5: items are posted at the pace of the run, and workers claim, renew, store partial
 // work, write outside, complete and fail them; now and then they count themselves on a tally
 // that all of them change. The first worker crashes while it holds an item, and another
 // process takes its place; the second is paused past its lease and then hands in late; the
-// third fails at least once. In longer runs this happens again and again. Items are not parked:
-// the board has no such operation yet.
+// third fails at least once. In longer runs this happens again and again. An item that was
+// given back twice is parked, and the poster unparks it.
 //
 // The zero value makes as many workers and steps as keep up with the rate.
 type Work struct {
@@ -37,6 +38,7 @@ const (
 	// perItem is how many operations an item costs, about: posted, claimed, half done, done,
 	// and now and then a failure, an empty claim or the tally.
 	perItem      = 4.5
+	maxAttempts  = 2
 	busy         = 0.5 // the part of their time that workers need to keep up
 	fewest, most = 5, 24
 	perTally     = 120             // items until another tally takes its place
@@ -54,7 +56,7 @@ func (Work) Watched() bool { return true }
 // Settings of the board that W5 needs.
 func (Work) Settings() *boardpb.BoardSettings {
 	return &boardpb.BoardSettings{Namespaces: []*boardpb.Namespace{
-		{Pattern: items, Mode: boardpb.Mode_MODE_LEASED, Purpose: "items of the fault tests"},
+		{Pattern: items, Mode: boardpb.Mode_MODE_LEASED, Purpose: "items of the fault tests", MaxAttempts: maxAttempts},
 		{Pattern: results, Mode: boardpb.Mode_MODE_OWNED, Purpose: "what workers made"},
 		{Pattern: tallies, Mode: boardpb.Mode_MODE_SHARED, Purpose: "what all workers change"},
 	}}
@@ -107,6 +109,9 @@ func (w Work) run(ctx context.Context, e Env, equip func(*process) (func(context
 	for i := range s.work.Workers {
 		group.Go(func() { s.employ(working, i, fmt.Sprintf("worker-%d", i+1)) })
 	}
+	watching, unwatch := context.WithCancel(ctx)
+	defer unwatch() // before the wait
+	group.Go(func() { s.unpark(watching) })
 	s.post()
 	return nil
 }
@@ -153,6 +158,24 @@ func (s *staff) post() {
 			if n.Pattern == items && n.Done == n.Entries {
 				return
 			}
+		}
+	}
+}
+
+// unpark gives items back that were tried out, until ctx ends.
+func (s *staff) unpark(ctx context.Context) {
+	b, dice := s.poster.Board(s.env.Board), s.env.dice(-2)
+	parked := &wirepb.LeasesQuery{Pattern: items, States: []boardpb.LeaseState{boardpb.LeaseState_LEASE_STATE_PARKED}}
+	for rest(ctx, time.Second/2) {
+		got, _, err := b.Leases(ctx, parked, client.ReadOptions{})
+		if err != nil {
+			continue
+		}
+		for _, row := range got.Leases {
+			op := history.Op{Client: "unparker", Kind: history.Unpark, Key: row.Lease.Key}
+			callCtx, cancel := context.WithTimeout(ctx, shortly(dice))
+			_, _ = s.env.call(callCtx, op, func(ctx context.Context) (*boardpb.Result, error) { return b.Unpark(ctx, op.Key) })
+			cancel()
 		}
 	}
 }

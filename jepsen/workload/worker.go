@@ -122,7 +122,7 @@ func (p *process) item(ctx context.Context) bool {
 	case due && p.pauses:
 		p.pause(work, lease)
 		p.complete(work, lease)
-	case p.step(work) && (due && p.fails || p.dice.IntN(failOneIn) == 0):
+	case p.step(work) && (due && p.fails || p.dice.IntN(failsOneIn(lease)) == 0):
 		p.fail(work, lease)
 	default:
 		p.complete(work, lease)
@@ -131,6 +131,14 @@ func (p *process) item(ctx context.Context) bool {
 		p.tally(work)
 	}
 	return true
+}
+
+// failsOneIn: what was failed once is often failed again, so that items are tried out.
+func failsOneIn(lease *client.Lease) int {
+	if last := lease.Previous(); len(last) > 0 && last[0].EndedBy == boardpb.EndedBy_ENDED_BY_FAILED {
+		return 2
+	}
+	return failOneIn
 }
 
 // inherited says that the item was lost by somebody. Who takes it over mostly looks at what was
