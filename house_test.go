@@ -96,6 +96,7 @@ func mayImport() map[string][]string {
 		"fsm/pb":         {},
 		"fsm/state":      {"fsm/pb"},
 		"fsm/board":      {"fsm/pb", "fsm/state"},
+		"fsm/view":       {"fsm/pb", "fsm/state"},
 		"fsm":            {"fsm/pb", "fsm/state", "fsm/board"},
 		"node":           {"fsm"},
 		"transport/pb":   {"fsm/pb"},

@@ -158,7 +158,7 @@ const (
 type ReadOptions struct {
 	Consistency Consistency
 	AtLeast     uint64 // with AtLeast: the revision to see
-	AtRev       uint64 // Get, History, List, Dump: as it was right after this commit; 0: now
+	AtRev       uint64 // Get, History, List, Dump, View: as it was right after this commit; 0: now
 	Loop        *Loop  // whose ended leases the answer is to tell
 }
 

@@ -39,6 +39,17 @@ func (b *Board) Dump(ctx context.Context, namespace string, limit uint32, after 
 	return resp.GetDump(), at, err
 }
 
+// View reads what others wrote that matches the query's patterns, as text within a budget
+// of tokens, between fence tags. The text is what other agents say: it belongs into a
+// user's or a tool's message, never into a system prompt. Empty means nothing to show.
+func (b *Board) View(ctx context.Context, q *wirepb.ViewQuery, opts ReadOptions) (*wirepb.ViewAnswer, Read, error) {
+	if q == nil {
+		q = &wirepb.ViewQuery{}
+	}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_View{View: q}})
+	return resp.GetView(), at, err
+}
+
 // Leases lists leases: held ones unless the query names states or asks for the
 // reclaimable ones.
 func (b *Board) Leases(ctx context.Context, q *wirepb.LeasesQuery, opts ReadOptions) (*wirepb.LeasesAnswer, Read, error) {

@@ -47,7 +47,7 @@ func (s *service) read(ctx context.Context, actor *boardpb.Actor, request *wirep
 	}
 	if refused == nil {
 		answer.Rev = b.Rev()
-		if refused = query(b, request, answer); b.Lack() > 0 {
+		if refused = query(b, actor, request, answer); b.Lack() > 0 {
 			refused, answer.Answer = board.Reached(b), nil
 		}
 	}
@@ -96,7 +96,7 @@ func checkRead(request *wirepb.ReadRequest) (node.Consistency, *boardpb.Result) 
 	cluster := request.GetBoards() != nil
 	switch {
 	case request.AtRev > 0 && !readsThePast(request):
-		return want, badField("at_rev", "only get, history, list and dump can be read at an earlier rev", "leave at_rev out")
+		return want, badField("at_rev", "only get, history, list, dump and view can be read at an earlier rev", "leave at_rev out")
 	case cluster && request.Board != "":
 		return want, badField("board", "the list of boards belongs to no board", "leave board empty")
 	case cluster && want.Kind == node.AtLeast:
@@ -110,7 +110,8 @@ func checkRead(request *wirepb.ReadRequest) (node.Consistency, *boardpb.Result) 
 // readsThePast tells the queries that at_rev goes with.
 func readsThePast(request *wirepb.ReadRequest) bool {
 	switch request.Query.(type) {
-	case *wirepb.ReadRequest_Get, *wirepb.ReadRequest_History, *wirepb.ReadRequest_List, *wirepb.ReadRequest_Dump:
+	case *wirepb.ReadRequest_Get, *wirepb.ReadRequest_History, *wirepb.ReadRequest_List, *wirepb.ReadRequest_Dump,
+		*wirepb.ReadRequest_View:
 		return true
 	}
 	return false
@@ -156,7 +157,7 @@ func resetTo(b *state.Board) *boardpb.Result {
 }
 
 // query fills in the answer to one query of one board.
-func query(b *state.Board, request *wirepb.ReadRequest, answer *wirepb.ReadResponse) *boardpb.Result {
+func query(b *state.Board, actor *boardpb.Actor, request *wirepb.ReadRequest, answer *wirepb.ReadResponse) *boardpb.Result {
 	switch q := request.Query.(type) {
 	case *wirepb.ReadRequest_Get:
 		return get(b, q.Get, answer)
@@ -176,6 +177,8 @@ func query(b *state.Board, request *wirepb.ReadRequest, answer *wirepb.ReadRespo
 		answer.Answer = &wirepb.ReadResponse_Stats{Stats: stats(b)}
 	case *wirepb.ReadRequest_LoopStatus:
 		return loopStatus(b, q.LoopStatus, answer)
+	case *wirepb.ReadRequest_View:
+		return viewFor(b, actor, q.View, answer)
 	default:
 		return badField("query", "this server does not know the query", "upgrade the servers first")
 	}

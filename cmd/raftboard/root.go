@@ -43,7 +43,7 @@ func (a *app) root() *cobra.Command {
 	for id, commands := range map[string][]*cobra.Command{
 		groupData:    append(a.dataCommands(), a.readCommands()...),
 		groupWork:    a.workCommands(),
-		groupAgents:  {a.runCommand()},
+		groupAgents:  a.agentCommands(),
 		groupBoards:  a.boardCommands(),
 		groupCluster: a.clusterCommands(),
 		groupTools:   a.toolCommands(),

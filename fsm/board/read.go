@@ -218,7 +218,7 @@ func (d *dumper) leasesOnly(from, to string) (all bool) {
 
 // items takes what a key holds now, behind one of its versions.
 func (d *dumper) items(key string, k *state.Key, version uint64) (all bool) {
-	current := currentItems(d.b.Schema().Find(key), k)
+	current := Current(d.b, key, k)
 	if len(current) == 0 {
 		return d.take(false, 0)
 	}
@@ -301,29 +301,11 @@ func UnknownIn(request proto.Message) string { return unknownIn(request.ProtoRef
 // Current are the versions that make up what a key holds now: of an append key all since it
 // was last deleted, of another key the newest, of a deleted key none.
 func Current(b *state.Board, key string, k *state.Key) []*boardpb.Entry {
-	return currentItems(b.Schema().Find(key), k)
-}
-
-// currentItems are the versions that make up what a key holds now: of an append key all
-// since it was last deleted, of another key the newest.
-func currentItems(space *state.Space, k *state.Key) []*boardpb.Entry {
-	versions := k.Versions()
-	switch {
-	case k.Newest().Deleted:
-		return nil
-	case space == nil || space.Mode != boardpb.Mode_MODE_APPEND:
-		return versions[len(versions)-1:]
-	}
-	for i := len(versions) - 1; i >= 0; i-- {
-		if versions[i].Deleted {
-			return versions[i+1:]
-		}
-	}
-	return versions
+	return k.Current(b.Schema().Find(key))
 }
 
 func itemCount(space *state.Space, k *state.Key) uint64 {
-	return uint64(len(currentItems(space, k)))
+	return uint64(len(k.Current(space)))
 }
 
 // readSpace returns the namespace of a key, or why the key cannot be read.

@@ -33,6 +33,8 @@ type board struct {
 	counts   []*boardpb.NamespaceCounts // by namespace; replaced on change
 	queues   []btree.Map[uint64, string]
 	holdings btree.Set[string]       // loop NUL own-expiry key, of live leases
+	current  order                   // what the keys hold now, by rev
+	authors  authors                 // of those items
 	old      btree.Set[string]       // see oldKey: what a newer version or state replaced
 	tombs    btree.Set[string]       // rev key: keys of which only numbers are left
 	due      *btree.BTreeG[Deadline] // of leases and delays of this board
@@ -78,6 +80,7 @@ func newBoard(s *State, name string) *board {
 		head:      head{nextQueuePos: 1},
 		idem:      newIdemOrder(),
 		nonces:    map[string]string{},
+		authors:   newAuthors(),
 		due:       newDeadlines(),
 	}
 }
@@ -174,13 +177,15 @@ func (b *board) recount() {
 	for i, space := range b.schema.spaces {
 		b.counts[i] = &boardpb.NamespaceCounts{Pattern: space.Pattern.String()}
 	}
-	b.old, b.tombs = btree.Set[string]{}, btree.Set[string]{}
+	b.old, b.tombs, b.current = btree.Set[string]{}, btree.Set[string]{}, order{}
+	b.authors = newAuthors()
 	b.entries.index.Scan(func(key string, r *Record[*Key]) bool {
 		k := r.newest()
 		if !k.Newest().Deleted {
 			b.count(key, func(c *boardpb.NamespaceCounts) { c.Entries++ })
 		}
 		b.followVersions(key, nil, k)
+		b.followCurrent(key, nil, k)
 		b.followTomb(key, nil, nil)
 		return true
 	})

@@ -99,6 +99,7 @@ func (x *Txn) commitKey(at uint64, ch *stagedChange[*Key]) {
 		b.entries.put(at, ch.key, ch.v)
 	}
 	b.followVersions(ch.key, old, ch.v)
+	b.followCurrent(ch.key, old, ch.v)
 	b.followTomb(ch.key, old, b.lease(ch.key))
 	x.account(oldTotal, newTotal)
 	if wasLive != isLive {

@@ -17,4 +17,5 @@
 //	view.go    reading                          load.go    snapshots
 //	key.go     keys, patterns, names            schema.go  the namespace table
 //	digest.go  our own encoding                 limits.go  numbers that change a result
+//	recent.go  what keys hold now, by rev
 package state

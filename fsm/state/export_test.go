@@ -25,10 +25,17 @@ func (s *State) Derived() []string {
 		b.holdings.Scan(func(h string) bool { put("holding %q", h); return true })
 		b.old.Scan(func(rk string) bool { put("replaced %q", rk); return true })
 		b.tombs.Scan(func(rk string) bool { put("tombstone %q", rk); return true })
+		(&Board{published: b.publish(s.applied)}).NewestFirst(func(c Current) bool {
+			put("current %s@%d of rev %d in %d", c.Entry.Key, c.Entry.Version, c.Entry.Rev, c.Space)
+			return true
+		})
 		b.idem.byTime.Scan(func(at, id string) bool { put("idempotency key %q of %q", at, id); return true })
 		var rest []string
 		for who, n := range b.idem.count {
 			rest = append(rest, fmt.Sprintf("%s: %d keys of %s", name, n, who))
+		}
+		for who, n := range b.authors.byName {
+			rest = append(rest, fmt.Sprintf("%s: %d current items of %s", name, n.items, who))
 		}
 		for nonce, id := range b.nonces {
 			rest = append(rest, fmt.Sprintf("%s: nonce %q is %s", name, nonce, id))

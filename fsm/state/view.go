@@ -3,6 +3,8 @@ package state
 import (
 	"sort"
 
+	"github.com/tidwall/btree"
+
 	boardpb "raftboard/fsm/pb"
 	"raftboard/jepsen/planted"
 )
@@ -37,6 +39,8 @@ type published struct {
 	changes   eventLog
 	notes     eventLog
 	counts    []*boardpb.NamespaceCounts
+	current   *order
+	authors   *btree.Map[string, uint32]
 }
 
 // Publish makes the View of the state now. Boards that no entry touched since the last
@@ -64,7 +68,8 @@ func (b *board) publish(at uint64) *published {
 		name: b.name, at: at, head: b.head, settings: b.settings, schema: b.schema,
 		entries: b.entries.publish(), leases: b.leases.publish(), loops: b.loops.publish(),
 		kept: b.kept.publish(), conflicts: b.conflicts.publish(), rates: b.rates.publish(),
-		changes: b.changes, notes: b.notes, counts: b.counts,
+		changes: b.changes, notes: b.notes, counts: b.counts, current: b.current.Copy(),
+		authors: b.authors.index.Copy(),
 	}
 }
 
@@ -132,7 +137,8 @@ func (v *View) Board(name string) *Board {
 	if name == DefaultBoard {
 		p := v.boards[ClusterBoard] // empty but for idempotency keys, with the default table
 		return &Board{published: &published{name: name, at: p.at, settings: p.settings,
-			schema: p.schema, head: head{settingsVersion: 1}, counts: p.counts}, view: v, implicit: true}
+			schema: p.schema, head: head{settingsVersion: 1}, counts: p.counts, current: &order{},
+			authors: &btree.Map[string, uint32]{}}, view: v, implicit: true}
 	}
 	return nil
 }

@@ -271,6 +271,7 @@ type ReadRequest struct {
 	//	*ReadRequest_Stats
 	//	*ReadRequest_Boards
 	//	*ReadRequest_LoopStatus
+	//	*ReadRequest_View
 	Query         isReadRequest_Query `protobuf_oneof:"query"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -452,6 +453,15 @@ func (x *ReadRequest) GetLoopStatus() *LoopQuery {
 	return nil
 }
 
+func (x *ReadRequest) GetView() *ViewQuery {
+	if x != nil {
+		if x, ok := x.Query.(*ReadRequest_View); ok {
+			return x.View
+		}
+	}
+	return nil
+}
+
 type isReadRequest_Query interface {
 	isReadRequest_Query()
 }
@@ -496,6 +506,10 @@ type ReadRequest_LoopStatus struct {
 	LoopStatus *LoopQuery `protobuf:"bytes,29,opt,name=loop_status,json=loopStatus,proto3,oneof"`
 }
 
+type ReadRequest_View struct {
+	View *ViewQuery `protobuf:"bytes,30,opt,name=view,proto3,oneof"`
+}
+
 func (*ReadRequest_Get) isReadRequest_Query() {}
 
 func (*ReadRequest_History) isReadRequest_Query() {}
@@ -515,6 +529,8 @@ func (*ReadRequest_Stats) isReadRequest_Query() {}
 func (*ReadRequest_Boards) isReadRequest_Query() {}
 
 func (*ReadRequest_LoopStatus) isReadRequest_Query() {}
+
+func (*ReadRequest_View) isReadRequest_Query() {}
 
 type GetQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1040,6 +1056,75 @@ func (*BoardsQuery) Descriptor() ([]byte, []int) {
 	return file_transport_pb_service_proto_rawDescGZIP(), []int{12}
 }
 
+// ViewQuery asks for what others wrote, as text within a budget, for the calling principal.
+type ViewQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Subscribe     []string               `protobuf:"bytes,1,rep,name=subscribe,proto3" json:"subscribe,omitempty"`                         // patterns, at least one; "**" alone takes the role operator
+	Pinned        []string               `protobuf:"bytes,2,rep,name=pinned,proto3" json:"pinned,omitempty"`                               // patterns whose items come first
+	LimitTokens   uint32                 `protobuf:"varint,3,opt,name=limit_tokens,json=limitTokens,proto3" json:"limit_tokens,omitempty"` // 0: 2,000; a token is four characters
+	Nonce         string                 `protobuf:"bytes,4,opt,name=nonce,proto3" json:"nonce,omitempty"`                                 // in the tags of the fence: 8 to 64 of A-Z a-z 0-9 _ -
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewQuery) Reset() {
+	*x = ViewQuery{}
+	mi := &file_transport_pb_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewQuery) ProtoMessage() {}
+
+func (x *ViewQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewQuery.ProtoReflect.Descriptor instead.
+func (*ViewQuery) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ViewQuery) GetSubscribe() []string {
+	if x != nil {
+		return x.Subscribe
+	}
+	return nil
+}
+
+func (x *ViewQuery) GetPinned() []string {
+	if x != nil {
+		return x.Pinned
+	}
+	return nil
+}
+
+func (x *ViewQuery) GetLimitTokens() uint32 {
+	if x != nil {
+		return x.LimitTokens
+	}
+	return 0
+}
+
+func (x *ViewQuery) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
 type LoopQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Loop          string                 `protobuf:"bytes,1,opt,name=loop,proto3" json:"loop,omitempty"`
@@ -1051,7 +1136,7 @@ type LoopQuery struct {
 
 func (x *LoopQuery) Reset() {
 	*x = LoopQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[13]
+	mi := &file_transport_pb_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1148,7 @@ func (x *LoopQuery) String() string {
 func (*LoopQuery) ProtoMessage() {}
 
 func (x *LoopQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[13]
+	mi := &file_transport_pb_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1161,7 @@ func (x *LoopQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopQuery.ProtoReflect.Descriptor instead.
 func (*LoopQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{13}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LoopQuery) GetLoop() string {
@@ -1122,6 +1207,7 @@ type ReadResponse struct {
 	//	*ReadResponse_Stats
 	//	*ReadResponse_Boards
 	//	*ReadResponse_LoopStatus
+	//	*ReadResponse_View
 	Answer        isReadResponse_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1129,7 +1215,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[14]
+	mi := &file_transport_pb_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1227,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[14]
+	mi := &file_transport_pb_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1240,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{14}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadResponse) GetFailure() *pb.Result {
@@ -1310,6 +1396,15 @@ func (x *ReadResponse) GetLoopStatus() *LoopAnswer {
 	return nil
 }
 
+func (x *ReadResponse) GetView() *ViewAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ReadResponse_View); ok {
+			return x.View
+		}
+	}
+	return nil
+}
+
 type isReadResponse_Answer interface {
 	isReadResponse_Answer()
 }
@@ -1354,6 +1449,10 @@ type ReadResponse_LoopStatus struct {
 	LoopStatus *LoopAnswer `protobuf:"bytes,29,opt,name=loop_status,json=loopStatus,proto3,oneof"`
 }
 
+type ReadResponse_View struct {
+	View *ViewAnswer `protobuf:"bytes,30,opt,name=view,proto3,oneof"`
+}
+
 func (*ReadResponse_Get) isReadResponse_Answer() {}
 
 func (*ReadResponse_History) isReadResponse_Answer() {}
@@ -1374,6 +1473,8 @@ func (*ReadResponse_Boards) isReadResponse_Answer() {}
 
 func (*ReadResponse_LoopStatus) isReadResponse_Answer() {}
 
+func (*ReadResponse_View) isReadResponse_Answer() {}
+
 type GetAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entry         *pb.Entry              `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
@@ -1386,7 +1487,7 @@ type GetAnswer struct {
 
 func (x *GetAnswer) Reset() {
 	*x = GetAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[15]
+	mi := &file_transport_pb_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1499,7 @@ func (x *GetAnswer) String() string {
 func (*GetAnswer) ProtoMessage() {}
 
 func (x *GetAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[15]
+	mi := &file_transport_pb_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1512,7 @@ func (x *GetAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAnswer.ProtoReflect.Descriptor instead.
 func (*GetAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{15}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetAnswer) GetEntry() *pb.Entry {
@@ -1453,7 +1554,7 @@ type HistoryAnswer struct {
 
 func (x *HistoryAnswer) Reset() {
 	*x = HistoryAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[16]
+	mi := &file_transport_pb_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1566,7 @@ func (x *HistoryAnswer) String() string {
 func (*HistoryAnswer) ProtoMessage() {}
 
 func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[16]
+	mi := &file_transport_pb_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1579,7 @@ func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryAnswer.ProtoReflect.Descriptor instead.
 func (*HistoryAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{16}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HistoryAnswer) GetEntries() []*pb.Entry {
@@ -1518,7 +1619,7 @@ type ListItem struct {
 
 func (x *ListItem) Reset() {
 	*x = ListItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1631,7 @@ func (x *ListItem) String() string {
 func (*ListItem) ProtoMessage() {}
 
 func (x *ListItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1644,7 @@ func (x *ListItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListItem.ProtoReflect.Descriptor instead.
 func (*ListItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListItem) GetKey() string {
@@ -1612,7 +1713,7 @@ type ListAnswer struct {
 
 func (x *ListAnswer) Reset() {
 	*x = ListAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1725,7 @@ func (x *ListAnswer) String() string {
 func (*ListAnswer) ProtoMessage() {}
 
 func (x *ListAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1738,7 @@ func (x *ListAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
 func (*ListAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListAnswer) GetItems() []*ListItem {
@@ -1665,7 +1766,7 @@ type DumpAnswer struct {
 
 func (x *DumpAnswer) Reset() {
 	*x = DumpAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1778,7 @@ func (x *DumpAnswer) String() string {
 func (*DumpAnswer) ProtoMessage() {}
 
 func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1791,7 @@ func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpAnswer.ProtoReflect.Descriptor instead.
 func (*DumpAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DumpAnswer) GetEntries() []*pb.Entry {
@@ -1724,7 +1825,7 @@ type LeasesAnswer struct {
 
 func (x *LeasesAnswer) Reset() {
 	*x = LeasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1837,7 @@ func (x *LeasesAnswer) String() string {
 func (*LeasesAnswer) ProtoMessage() {}
 
 func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1850,7 @@ func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasesAnswer.ProtoReflect.Descriptor instead.
 func (*LeasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeasesAnswer) GetLeases() []*LeaseRow {
@@ -1779,7 +1880,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1892,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1905,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseRow) GetLease() *pb.Lease {
@@ -1854,7 +1955,7 @@ type EventsAnswer struct {
 
 func (x *EventsAnswer) Reset() {
 	*x = EventsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1967,7 @@ func (x *EventsAnswer) String() string {
 func (*EventsAnswer) ProtoMessage() {}
 
 func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1980,7 @@ func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
 func (*EventsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EventsAnswer) GetEvents() []*pb.Event {
@@ -1920,7 +2021,7 @@ type DescribeAnswer struct {
 
 func (x *DescribeAnswer) Reset() {
 	*x = DescribeAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2033,7 @@ func (x *DescribeAnswer) String() string {
 func (*DescribeAnswer) ProtoMessage() {}
 
 func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2046,7 @@ func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeAnswer.ProtoReflect.Descriptor instead.
 func (*DescribeAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DescribeAnswer) GetHead() *pb.BoardHead {
@@ -1978,7 +2079,7 @@ type StatsAnswer struct {
 
 func (x *StatsAnswer) Reset() {
 	*x = StatsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2091,7 @@ func (x *StatsAnswer) String() string {
 func (*StatsAnswer) ProtoMessage() {}
 
 func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2104,7 @@ func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsAnswer.ProtoReflect.Descriptor instead.
 func (*StatsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StatsAnswer) GetCounters() *pb.Counters {
@@ -2072,7 +2173,7 @@ type BoardsAnswer struct {
 
 func (x *BoardsAnswer) Reset() {
 	*x = BoardsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2185,7 @@ func (x *BoardsAnswer) String() string {
 func (*BoardsAnswer) ProtoMessage() {}
 
 func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2198,7 @@ func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardsAnswer.ProtoReflect.Descriptor instead.
 func (*BoardsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BoardsAnswer) GetBoards() []*BoardRow {
@@ -2128,7 +2229,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2140,7 +2241,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2153,7 +2254,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BoardRow) GetName() string {
@@ -2198,6 +2299,82 @@ func (x *BoardRow) GetImplicit() bool {
 	return false
 }
 
+type ViewAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"` // "" when there is nothing to show
+	Tokens        uint32                 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Shown         []string               `protobuf:"bytes,3,rep,name=shown,proto3" json:"shown,omitempty"` // references, in the order of the text
+	NotShown      uint64                 `protobuf:"varint,4,opt,name=not_shown,json=notShown,proto3" json:"not_shown,omitempty"`
+	MissingPins   uint64                 `protobuf:"varint,5,opt,name=missing_pins,json=missingPins,proto3" json:"missing_pins,omitempty"` // those of them that are pinned
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewAnswer) Reset() {
+	*x = ViewAnswer{}
+	mi := &file_transport_pb_service_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewAnswer) ProtoMessage() {}
+
+func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewAnswer.ProtoReflect.Descriptor instead.
+func (*ViewAnswer) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ViewAnswer) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ViewAnswer) GetTokens() uint32 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *ViewAnswer) GetShown() []string {
+	if x != nil {
+		return x.Shown
+	}
+	return nil
+}
+
+func (x *ViewAnswer) GetNotShown() uint64 {
+	if x != nil {
+		return x.NotShown
+	}
+	return 0
+}
+
+func (x *ViewAnswer) GetMissingPins() uint64 {
+	if x != nil {
+		return x.MissingPins
+	}
+	return 0
+}
+
 type LoopAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Loop          *pb.Loop               `protobuf:"bytes,1,opt,name=loop,proto3" json:"loop,omitempty"`
@@ -2209,7 +2386,7 @@ type LoopAnswer struct {
 
 func (x *LoopAnswer) Reset() {
 	*x = LoopAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2398,7 @@ func (x *LoopAnswer) String() string {
 func (*LoopAnswer) ProtoMessage() {}
 
 func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2411,7 @@ func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAnswer.ProtoReflect.Descriptor instead.
 func (*LoopAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LoopAnswer) GetLoop() *pb.Loop {
@@ -2274,7 +2451,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2463,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2476,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SessionRequest) GetId() uint64 {
@@ -2380,7 +2557,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2569,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2582,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
 }
 
 type SessionResponse struct {
@@ -2423,7 +2600,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2612,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2625,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -2524,7 +2701,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2713,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2726,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -2586,7 +2763,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2775,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2788,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatchRequest) GetBoard() string {
@@ -2729,7 +2906,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2918,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2931,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchResponse) GetMessage() isWatchResponse_Message {
@@ -2873,7 +3050,7 @@ type WatchOpened struct {
 
 func (x *WatchOpened) Reset() {
 	*x = WatchOpened{}
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2885,7 +3062,7 @@ func (x *WatchOpened) String() string {
 func (*WatchOpened) ProtoMessage() {}
 
 func (x *WatchOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +3075,7 @@ func (x *WatchOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOpened.ProtoReflect.Descriptor instead.
 func (*WatchOpened) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WatchOpened) GetRev() uint64 {
@@ -2938,7 +3115,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3127,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3140,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SnapshotEnd) GetRev() uint64 {
@@ -2982,7 +3159,7 @@ type WatchEvents struct {
 
 func (x *WatchEvents) Reset() {
 	*x = WatchEvents{}
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3171,7 @@ func (x *WatchEvents) String() string {
 func (*WatchEvents) ProtoMessage() {}
 
 func (x *WatchEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3184,7 @@ func (x *WatchEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvents.ProtoReflect.Descriptor instead.
 func (*WatchEvents) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WatchEvents) GetEvents() []*WatchEvent {
@@ -3028,7 +3205,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3217,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3230,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchEvent) GetEvent() *pb.Event {
@@ -3086,7 +3263,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3275,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3288,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Bookmark) GetRev() uint64 {
@@ -3130,7 +3307,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3319,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3332,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StatusRequest) GetLocal() bool {
@@ -3184,7 +3361,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3373,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3386,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -3327,7 +3504,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3516,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3529,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *NodeState) GetId() string {
@@ -3573,7 +3750,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3762,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +3775,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
 }
 
 type NodesResponse struct {
@@ -3610,7 +3787,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3799,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3812,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *NodesResponse) GetNodes() []*NodeState {
@@ -3654,7 +3831,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3666,7 +3843,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3679,7 +3856,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AddRequest) GetName() string {
@@ -3698,7 +3875,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3887,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3900,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AddResponse) GetMessage() string {
@@ -3742,7 +3919,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +3931,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +3944,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -3786,7 +3963,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +3975,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +3988,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RemoveResponse) GetMessage() string {
@@ -3830,7 +4007,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3842,7 +4019,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3855,7 +4032,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -3874,7 +4051,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +4063,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +4076,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PromoteResponse) GetMessage() string {
@@ -3918,7 +4095,7 @@ type DemoteRequest struct {
 
 func (x *DemoteRequest) Reset() {
 	*x = DemoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +4107,7 @@ func (x *DemoteRequest) String() string {
 func (*DemoteRequest) ProtoMessage() {}
 
 func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4120,7 @@ func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
 func (*DemoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DemoteRequest) GetId() string {
@@ -3962,7 +4139,7 @@ type DemoteResponse struct {
 
 func (x *DemoteResponse) Reset() {
 	*x = DemoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +4151,7 @@ func (x *DemoteResponse) String() string {
 func (*DemoteResponse) ProtoMessage() {}
 
 func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3987,7 +4164,7 @@ func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
 func (*DemoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DemoteResponse) GetMessage() string {
@@ -4006,7 +4183,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4018,7 +4195,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4031,7 +4208,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StepDownRequest) GetTo() string {
@@ -4050,7 +4227,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4062,7 +4239,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4075,7 +4252,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -4095,7 +4272,7 @@ type SettingsRequest struct {
 
 func (x *SettingsRequest) Reset() {
 	*x = SettingsRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4284,7 @@ func (x *SettingsRequest) String() string {
 func (*SettingsRequest) ProtoMessage() {}
 
 func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4297,7 @@ func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsRequest.ProtoReflect.Descriptor instead.
 func (*SettingsRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SettingsRequest) GetGraceMs() int64 {
@@ -4147,7 +4324,7 @@ type SettingsResponse struct {
 
 func (x *SettingsResponse) Reset() {
 	*x = SettingsResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4159,7 +4336,7 @@ func (x *SettingsResponse) String() string {
 func (*SettingsResponse) ProtoMessage() {}
 
 func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4172,7 +4349,7 @@ func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsResponse.ProtoReflect.Descriptor instead.
 func (*SettingsResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SettingsResponse) GetGraceMs() int64 {
@@ -4197,7 +4374,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4386,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4399,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
 }
 
 type SnapshotChunk struct {
@@ -4236,7 +4413,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +4425,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +4438,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SnapshotChunk) GetIndex() uint64 {
@@ -4293,7 +4470,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4305,7 +4482,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4318,7 +4495,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
 }
 
 type MembersResponse struct {
@@ -4334,7 +4511,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4346,7 +4523,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4359,7 +4536,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *MembersResponse) GetClusterId() string {
@@ -4408,7 +4585,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4420,7 +4597,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4433,7 +4610,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Timing) GetHeartbeatMs() int64 {
@@ -4470,7 +4647,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4482,7 +4659,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4495,7 +4672,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *HelloRequest) GetClusterId() string {
@@ -4550,7 +4727,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4562,7 +4739,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4575,7 +4752,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *HelloResponse) GetClusterId() string {
@@ -4652,7 +4829,7 @@ type IntentRequest struct {
 
 func (x *IntentRequest) Reset() {
 	*x = IntentRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4664,7 +4841,7 @@ func (x *IntentRequest) String() string {
 func (*IntentRequest) ProtoMessage() {}
 
 func (x *IntentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4677,7 +4854,7 @@ func (x *IntentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentRequest.ProtoReflect.Descriptor instead.
 func (*IntentRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *IntentRequest) GetClusterId() string {
@@ -4712,7 +4889,7 @@ type IntentResponse struct {
 
 func (x *IntentResponse) Reset() {
 	*x = IntentResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4724,7 +4901,7 @@ func (x *IntentResponse) String() string {
 func (*IntentResponse) ProtoMessage() {}
 
 func (x *IntentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4737,7 +4914,7 @@ func (x *IntentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentResponse.ProtoReflect.Descriptor instead.
 func (*IntentResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *IntentResponse) GetAccepted() bool {
@@ -4773,7 +4950,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4785,7 +4962,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4798,7 +4975,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *JoinRequest) GetClusterId() string {
@@ -4840,7 +5017,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4852,7 +5029,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,7 +5042,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -4902,7 +5079,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4914,7 +5091,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4927,7 +5104,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ForwardRequest) GetId() uint64 {
@@ -4969,7 +5146,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4981,7 +5158,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4994,7 +5171,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ForwardResponse) GetId() uint64 {
@@ -5027,7 +5204,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5039,7 +5216,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5052,7 +5229,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *FenceRequest) GetFrom() string {
@@ -5072,7 +5249,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5084,7 +5261,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5097,7 +5274,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *FenceResponse) GetIndex() uint64 {
@@ -5123,7 +5300,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5135,7 +5312,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5148,7 +5325,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DigestRequest) GetIndex() uint64 {
@@ -5168,7 +5345,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5357,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5370,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DigestResponse) GetKnown() bool {
@@ -5218,7 +5395,7 @@ type NodeStatusRequest struct {
 
 func (x *NodeStatusRequest) Reset() {
 	*x = NodeStatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5230,7 +5407,7 @@ func (x *NodeStatusRequest) String() string {
 func (*NodeStatusRequest) ProtoMessage() {}
 
 func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5243,7 +5420,7 @@ func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*NodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
 }
 
 type NodeStatusResponse struct {
@@ -5255,7 +5432,7 @@ type NodeStatusResponse struct {
 
 func (x *NodeStatusResponse) Reset() {
 	*x = NodeStatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5267,7 +5444,7 @@ func (x *NodeStatusResponse) String() string {
 func (*NodeStatusResponse) ProtoMessage() {}
 
 func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5280,7 +5457,7 @@ func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*NodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *NodeStatusResponse) GetState() *NodeState {
@@ -5305,7 +5482,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rApplyResponse\x122\n" +
 	"\x06result\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\x06result\x12,\n" +
 	"\x06leader\x18\x02 \x01(\v2\x14.raftboard.v1.LeaderR\x06leader\x12\x17\n" +
-	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xfb\x05\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xaa\x06\n" +
 	"\vReadRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12;\n" +
 	"\vconsistency\x18\x02 \x01(\x0e2\x19.raftboard.v1.ConsistencyR\vconsistency\x12 \n" +
@@ -5325,7 +5502,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x05stats\x18\x1b \x01(\v2\x18.raftboard.v1.StatsQueryH\x00R\x05stats\x123\n" +
 	"\x06boards\x18\x1c \x01(\v2\x19.raftboard.v1.BoardsQueryH\x00R\x06boards\x12:\n" +
 	"\vloop_status\x18\x1d \x01(\v2\x17.raftboard.v1.LoopQueryH\x00R\n" +
-	"loopStatusB\a\n" +
+	"loopStatus\x12-\n" +
+	"\x04view\x18\x1e \x01(\v2\x17.raftboard.v1.ViewQueryH\x00R\x04viewB\a\n" +
 	"\x05query\"\x1c\n" +
 	"\bGetQuery\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"]\n" +
@@ -5361,11 +5539,16 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rDescribeQuery\"\f\n" +
 	"\n" +
 	"StatsQuery\"\r\n" +
-	"\vBoardsQuery\"K\n" +
+	"\vBoardsQuery\"z\n" +
+	"\tViewQuery\x12\x1c\n" +
+	"\tsubscribe\x18\x01 \x03(\tR\tsubscribe\x12\x16\n" +
+	"\x06pinned\x18\x02 \x03(\tR\x06pinned\x12!\n" +
+	"\flimit_tokens\x18\x03 \x01(\rR\vlimitTokens\x12\x14\n" +
+	"\x05nonce\x18\x04 \x01(\tR\x05nonce\"K\n" +
 	"\tLoopQuery\x12\x12\n" +
 	"\x04loop\x18\x01 \x01(\tR\x04loop\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"\xba\x06\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"\xea\x06\n" +
 	"\fReadResponse\x124\n" +
 	"\afailure\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\afailure\x12\x10\n" +
 	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x11\n" +
@@ -5385,7 +5568,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x05stats\x18\x1b \x01(\v2\x19.raftboard.v1.StatsAnswerH\x00R\x05stats\x124\n" +
 	"\x06boards\x18\x1c \x01(\v2\x1a.raftboard.v1.BoardsAnswerH\x00R\x06boards\x12;\n" +
 	"\vloop_status\x18\x1d \x01(\v2\x18.raftboard.v1.LoopAnswerH\x00R\n" +
-	"loopStatusB\b\n" +
+	"loopStatus\x12.\n" +
+	"\x04view\x18\x1e \x01(\v2\x18.raftboard.v1.ViewAnswerH\x00R\x04viewB\b\n" +
 	"\x06answer\"\xb1\x01\n" +
 	"\tGetAnswer\x12/\n" +
 	"\x05entry\x18\x01 \x01(\v2\x19.raftboard.board.v1.EntryR\x05entry\x12\x14\n" +
@@ -5456,7 +5640,14 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x04keys\x18\x04 \x01(\x04R\x04keys\x12\x1d\n" +
 	"\n" +
 	"live_bytes\x18\x05 \x01(\x04R\tliveBytes\x12\x1a\n" +
-	"\bimplicit\x18\x06 \x01(\bR\bimplicit\"\x81\x01\n" +
+	"\bimplicit\x18\x06 \x01(\bR\bimplicit\"\x8e\x01\n" +
+	"\n" +
+	"ViewAnswer\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x16\n" +
+	"\x06tokens\x18\x02 \x01(\rR\x06tokens\x12\x14\n" +
+	"\x05shown\x18\x03 \x03(\tR\x05shown\x12\x1b\n" +
+	"\tnot_shown\x18\x04 \x01(\x04R\bnotShown\x12!\n" +
+	"\fmissing_pins\x18\x05 \x01(\x04R\vmissingPins\"\x81\x01\n" +
 	"\n" +
 	"LoopAnswer\x12,\n" +
 	"\x04loop\x18\x01 \x01(\v2\x18.raftboard.board.v1.LoopR\x04loop\x121\n" +
@@ -5723,7 +5914,7 @@ func file_transport_pb_service_proto_rawDescGZIP() []byte {
 }
 
 var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_transport_pb_service_proto_goTypes = []any{
 	(Consistency)(0),           // 0: raftboard.v1.Consistency
 	(*Leader)(nil),             // 1: raftboard.v1.Leader
@@ -5739,87 +5930,89 @@ var file_transport_pb_service_proto_goTypes = []any{
 	(*DescribeQuery)(nil),      // 11: raftboard.v1.DescribeQuery
 	(*StatsQuery)(nil),         // 12: raftboard.v1.StatsQuery
 	(*BoardsQuery)(nil),        // 13: raftboard.v1.BoardsQuery
-	(*LoopQuery)(nil),          // 14: raftboard.v1.LoopQuery
-	(*ReadResponse)(nil),       // 15: raftboard.v1.ReadResponse
-	(*GetAnswer)(nil),          // 16: raftboard.v1.GetAnswer
-	(*HistoryAnswer)(nil),      // 17: raftboard.v1.HistoryAnswer
-	(*ListItem)(nil),           // 18: raftboard.v1.ListItem
-	(*ListAnswer)(nil),         // 19: raftboard.v1.ListAnswer
-	(*DumpAnswer)(nil),         // 20: raftboard.v1.DumpAnswer
-	(*LeasesAnswer)(nil),       // 21: raftboard.v1.LeasesAnswer
-	(*LeaseRow)(nil),           // 22: raftboard.v1.LeaseRow
-	(*EventsAnswer)(nil),       // 23: raftboard.v1.EventsAnswer
-	(*DescribeAnswer)(nil),     // 24: raftboard.v1.DescribeAnswer
-	(*StatsAnswer)(nil),        // 25: raftboard.v1.StatsAnswer
-	(*BoardsAnswer)(nil),       // 26: raftboard.v1.BoardsAnswer
-	(*BoardRow)(nil),           // 27: raftboard.v1.BoardRow
-	(*LoopAnswer)(nil),         // 28: raftboard.v1.LoopAnswer
-	(*SessionRequest)(nil),     // 29: raftboard.v1.SessionRequest
-	(*Cancel)(nil),             // 30: raftboard.v1.Cancel
-	(*SessionResponse)(nil),    // 31: raftboard.v1.SessionResponse
-	(*Goodbye)(nil),            // 32: raftboard.v1.Goodbye
-	(*WatchRequest)(nil),       // 33: raftboard.v1.WatchRequest
-	(*WatchResponse)(nil),      // 34: raftboard.v1.WatchResponse
-	(*WatchOpened)(nil),        // 35: raftboard.v1.WatchOpened
-	(*SnapshotEnd)(nil),        // 36: raftboard.v1.SnapshotEnd
-	(*WatchEvents)(nil),        // 37: raftboard.v1.WatchEvents
-	(*WatchEvent)(nil),         // 38: raftboard.v1.WatchEvent
-	(*Bookmark)(nil),           // 39: raftboard.v1.Bookmark
-	(*StatusRequest)(nil),      // 40: raftboard.v1.StatusRequest
-	(*StatusResponse)(nil),     // 41: raftboard.v1.StatusResponse
-	(*NodeState)(nil),          // 42: raftboard.v1.NodeState
-	(*NodesRequest)(nil),       // 43: raftboard.v1.NodesRequest
-	(*NodesResponse)(nil),      // 44: raftboard.v1.NodesResponse
-	(*AddRequest)(nil),         // 45: raftboard.v1.AddRequest
-	(*AddResponse)(nil),        // 46: raftboard.v1.AddResponse
-	(*RemoveRequest)(nil),      // 47: raftboard.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 48: raftboard.v1.RemoveResponse
-	(*PromoteRequest)(nil),     // 49: raftboard.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 50: raftboard.v1.PromoteResponse
-	(*DemoteRequest)(nil),      // 51: raftboard.v1.DemoteRequest
-	(*DemoteResponse)(nil),     // 52: raftboard.v1.DemoteResponse
-	(*StepDownRequest)(nil),    // 53: raftboard.v1.StepDownRequest
-	(*StepDownResponse)(nil),   // 54: raftboard.v1.StepDownResponse
-	(*SettingsRequest)(nil),    // 55: raftboard.v1.SettingsRequest
-	(*SettingsResponse)(nil),   // 56: raftboard.v1.SettingsResponse
-	(*SnapshotRequest)(nil),    // 57: raftboard.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),      // 58: raftboard.v1.SnapshotChunk
-	(*MembersRequest)(nil),     // 59: raftboard.v1.MembersRequest
-	(*MembersResponse)(nil),    // 60: raftboard.v1.MembersResponse
-	(*Timing)(nil),             // 61: raftboard.v1.Timing
-	(*HelloRequest)(nil),       // 62: raftboard.v1.HelloRequest
-	(*HelloResponse)(nil),      // 63: raftboard.v1.HelloResponse
-	(*IntentRequest)(nil),      // 64: raftboard.v1.IntentRequest
-	(*IntentResponse)(nil),     // 65: raftboard.v1.IntentResponse
-	(*JoinRequest)(nil),        // 66: raftboard.v1.JoinRequest
-	(*JoinResponse)(nil),       // 67: raftboard.v1.JoinResponse
-	(*ForwardRequest)(nil),     // 68: raftboard.v1.ForwardRequest
-	(*ForwardResponse)(nil),    // 69: raftboard.v1.ForwardResponse
-	(*FenceRequest)(nil),       // 70: raftboard.v1.FenceRequest
-	(*FenceResponse)(nil),      // 71: raftboard.v1.FenceResponse
-	(*DigestRequest)(nil),      // 72: raftboard.v1.DigestRequest
-	(*DigestResponse)(nil),     // 73: raftboard.v1.DigestResponse
-	(*NodeStatusRequest)(nil),  // 74: raftboard.v1.NodeStatusRequest
-	(*NodeStatusResponse)(nil), // 75: raftboard.v1.NodeStatusResponse
-	(*pb.Command)(nil),         // 76: raftboard.board.v1.Command
-	(*pb.Result)(nil),          // 77: raftboard.board.v1.Result
-	(pb.LeaseState)(0),         // 78: raftboard.board.v1.LeaseState
-	(pb.Kind)(0),               // 79: raftboard.board.v1.Kind
-	(*pb.Ended)(nil),           // 80: raftboard.board.v1.Ended
-	(*pb.Entry)(nil),           // 81: raftboard.board.v1.Entry
-	(*pb.Lease)(nil),           // 82: raftboard.board.v1.Lease
-	(pb.Mode)(0),               // 83: raftboard.board.v1.Mode
-	(*pb.Event)(nil),           // 84: raftboard.board.v1.Event
-	(*pb.BoardHead)(nil),       // 85: raftboard.board.v1.BoardHead
-	(*pb.NamespaceCounts)(nil), // 86: raftboard.board.v1.NamespaceCounts
-	(*pb.Counters)(nil),        // 87: raftboard.board.v1.Counters
-	(*pb.ClusterRecord)(nil),   // 88: raftboard.board.v1.ClusterRecord
-	(*pb.Loop)(nil),            // 89: raftboard.board.v1.Loop
-	(*pb.Node)(nil),            // 90: raftboard.board.v1.Node
+	(*ViewQuery)(nil),          // 14: raftboard.v1.ViewQuery
+	(*LoopQuery)(nil),          // 15: raftboard.v1.LoopQuery
+	(*ReadResponse)(nil),       // 16: raftboard.v1.ReadResponse
+	(*GetAnswer)(nil),          // 17: raftboard.v1.GetAnswer
+	(*HistoryAnswer)(nil),      // 18: raftboard.v1.HistoryAnswer
+	(*ListItem)(nil),           // 19: raftboard.v1.ListItem
+	(*ListAnswer)(nil),         // 20: raftboard.v1.ListAnswer
+	(*DumpAnswer)(nil),         // 21: raftboard.v1.DumpAnswer
+	(*LeasesAnswer)(nil),       // 22: raftboard.v1.LeasesAnswer
+	(*LeaseRow)(nil),           // 23: raftboard.v1.LeaseRow
+	(*EventsAnswer)(nil),       // 24: raftboard.v1.EventsAnswer
+	(*DescribeAnswer)(nil),     // 25: raftboard.v1.DescribeAnswer
+	(*StatsAnswer)(nil),        // 26: raftboard.v1.StatsAnswer
+	(*BoardsAnswer)(nil),       // 27: raftboard.v1.BoardsAnswer
+	(*BoardRow)(nil),           // 28: raftboard.v1.BoardRow
+	(*ViewAnswer)(nil),         // 29: raftboard.v1.ViewAnswer
+	(*LoopAnswer)(nil),         // 30: raftboard.v1.LoopAnswer
+	(*SessionRequest)(nil),     // 31: raftboard.v1.SessionRequest
+	(*Cancel)(nil),             // 32: raftboard.v1.Cancel
+	(*SessionResponse)(nil),    // 33: raftboard.v1.SessionResponse
+	(*Goodbye)(nil),            // 34: raftboard.v1.Goodbye
+	(*WatchRequest)(nil),       // 35: raftboard.v1.WatchRequest
+	(*WatchResponse)(nil),      // 36: raftboard.v1.WatchResponse
+	(*WatchOpened)(nil),        // 37: raftboard.v1.WatchOpened
+	(*SnapshotEnd)(nil),        // 38: raftboard.v1.SnapshotEnd
+	(*WatchEvents)(nil),        // 39: raftboard.v1.WatchEvents
+	(*WatchEvent)(nil),         // 40: raftboard.v1.WatchEvent
+	(*Bookmark)(nil),           // 41: raftboard.v1.Bookmark
+	(*StatusRequest)(nil),      // 42: raftboard.v1.StatusRequest
+	(*StatusResponse)(nil),     // 43: raftboard.v1.StatusResponse
+	(*NodeState)(nil),          // 44: raftboard.v1.NodeState
+	(*NodesRequest)(nil),       // 45: raftboard.v1.NodesRequest
+	(*NodesResponse)(nil),      // 46: raftboard.v1.NodesResponse
+	(*AddRequest)(nil),         // 47: raftboard.v1.AddRequest
+	(*AddResponse)(nil),        // 48: raftboard.v1.AddResponse
+	(*RemoveRequest)(nil),      // 49: raftboard.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 50: raftboard.v1.RemoveResponse
+	(*PromoteRequest)(nil),     // 51: raftboard.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 52: raftboard.v1.PromoteResponse
+	(*DemoteRequest)(nil),      // 53: raftboard.v1.DemoteRequest
+	(*DemoteResponse)(nil),     // 54: raftboard.v1.DemoteResponse
+	(*StepDownRequest)(nil),    // 55: raftboard.v1.StepDownRequest
+	(*StepDownResponse)(nil),   // 56: raftboard.v1.StepDownResponse
+	(*SettingsRequest)(nil),    // 57: raftboard.v1.SettingsRequest
+	(*SettingsResponse)(nil),   // 58: raftboard.v1.SettingsResponse
+	(*SnapshotRequest)(nil),    // 59: raftboard.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),      // 60: raftboard.v1.SnapshotChunk
+	(*MembersRequest)(nil),     // 61: raftboard.v1.MembersRequest
+	(*MembersResponse)(nil),    // 62: raftboard.v1.MembersResponse
+	(*Timing)(nil),             // 63: raftboard.v1.Timing
+	(*HelloRequest)(nil),       // 64: raftboard.v1.HelloRequest
+	(*HelloResponse)(nil),      // 65: raftboard.v1.HelloResponse
+	(*IntentRequest)(nil),      // 66: raftboard.v1.IntentRequest
+	(*IntentResponse)(nil),     // 67: raftboard.v1.IntentResponse
+	(*JoinRequest)(nil),        // 68: raftboard.v1.JoinRequest
+	(*JoinResponse)(nil),       // 69: raftboard.v1.JoinResponse
+	(*ForwardRequest)(nil),     // 70: raftboard.v1.ForwardRequest
+	(*ForwardResponse)(nil),    // 71: raftboard.v1.ForwardResponse
+	(*FenceRequest)(nil),       // 72: raftboard.v1.FenceRequest
+	(*FenceResponse)(nil),      // 73: raftboard.v1.FenceResponse
+	(*DigestRequest)(nil),      // 74: raftboard.v1.DigestRequest
+	(*DigestResponse)(nil),     // 75: raftboard.v1.DigestResponse
+	(*NodeStatusRequest)(nil),  // 76: raftboard.v1.NodeStatusRequest
+	(*NodeStatusResponse)(nil), // 77: raftboard.v1.NodeStatusResponse
+	(*pb.Command)(nil),         // 78: raftboard.board.v1.Command
+	(*pb.Result)(nil),          // 79: raftboard.board.v1.Result
+	(pb.LeaseState)(0),         // 80: raftboard.board.v1.LeaseState
+	(pb.Kind)(0),               // 81: raftboard.board.v1.Kind
+	(*pb.Ended)(nil),           // 82: raftboard.board.v1.Ended
+	(*pb.Entry)(nil),           // 83: raftboard.board.v1.Entry
+	(*pb.Lease)(nil),           // 84: raftboard.board.v1.Lease
+	(pb.Mode)(0),               // 85: raftboard.board.v1.Mode
+	(*pb.Event)(nil),           // 86: raftboard.board.v1.Event
+	(*pb.BoardHead)(nil),       // 87: raftboard.board.v1.BoardHead
+	(*pb.NamespaceCounts)(nil), // 88: raftboard.board.v1.NamespaceCounts
+	(*pb.Counters)(nil),        // 89: raftboard.board.v1.Counters
+	(*pb.ClusterRecord)(nil),   // 90: raftboard.board.v1.ClusterRecord
+	(*pb.Loop)(nil),            // 91: raftboard.board.v1.Loop
+	(*pb.Node)(nil),            // 92: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
-	76,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
-	77,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
+	78,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
+	79,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
 	1,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
 	0,   // 3: raftboard.v1.ReadRequest.consistency:type_name -> raftboard.v1.Consistency
 	5,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
@@ -5831,128 +6024,130 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	11,  // 10: raftboard.v1.ReadRequest.describe:type_name -> raftboard.v1.DescribeQuery
 	12,  // 11: raftboard.v1.ReadRequest.stats:type_name -> raftboard.v1.StatsQuery
 	13,  // 12: raftboard.v1.ReadRequest.boards:type_name -> raftboard.v1.BoardsQuery
-	14,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
-	78,  // 14: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
-	79,  // 15: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
-	77,  // 16: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
-	1,   // 17: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
-	80,  // 18: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
-	16,  // 19: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
-	17,  // 20: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
-	19,  // 21: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
-	20,  // 22: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
-	21,  // 23: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
-	23,  // 24: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
-	24,  // 25: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
-	25,  // 26: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
-	26,  // 27: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
-	28,  // 28: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
-	81,  // 29: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
-	82,  // 30: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
-	83,  // 31: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
-	81,  // 32: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
-	18,  // 33: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
-	81,  // 34: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
-	82,  // 35: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
-	22,  // 36: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
-	82,  // 37: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
-	84,  // 38: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
-	85,  // 39: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
-	86,  // 40: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	87,  // 41: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
-	86,  // 42: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
-	84,  // 43: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
-	27,  // 44: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	88,  // 45: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	89,  // 46: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	82,  // 47: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
-	2,   // 48: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
-	4,   // 49: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
-	30,  // 50: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
-	3,   // 51: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
-	15,  // 52: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
-	32,  // 53: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
-	1,   // 54: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	79,  // 55: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
-	35,  // 56: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	81,  // 57: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
-	36,  // 58: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
-	37,  // 59: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
-	39,  // 60: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	77,  // 61: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
-	38,  // 62: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	84,  // 63: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	81,  // 64: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	88,  // 65: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	42,  // 66: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
-	1,   // 67: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
-	27,  // 68: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
-	42,  // 69: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
-	1,   // 70: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	1,   // 71: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
-	90,  // 72: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
-	90,  // 73: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	61,  // 74: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	90,  // 75: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	1,   // 76: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	90,  // 77: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	61,  // 78: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	90,  // 79: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	90,  // 80: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	61,  // 81: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	90,  // 82: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	76,  // 83: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	77,  // 84: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	1,   // 85: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	77,  // 86: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	42,  // 87: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	29,  // 88: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	2,   // 89: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	4,   // 90: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	33,  // 91: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	40,  // 92: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	43,  // 93: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	45,  // 94: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	47,  // 95: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	49,  // 96: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	51,  // 97: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	53,  // 98: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	55,  // 99: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	57,  // 100: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	59,  // 101: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
-	62,  // 102: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	64,  // 103: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	66,  // 104: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	68,  // 105: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	70,  // 106: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	72,  // 107: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	74,  // 108: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	31,  // 109: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	3,   // 110: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	15,  // 111: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	34,  // 112: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	41,  // 113: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	44,  // 114: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	46,  // 115: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	48,  // 116: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	50,  // 117: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	52,  // 118: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	54,  // 119: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	56,  // 120: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	58,  // 121: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	60,  // 122: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
-	63,  // 123: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	65,  // 124: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	67,  // 125: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	69,  // 126: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	71,  // 127: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	73,  // 128: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	75,  // 129: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	109, // [109:130] is the sub-list for method output_type
-	88,  // [88:109] is the sub-list for method input_type
-	88,  // [88:88] is the sub-list for extension type_name
-	88,  // [88:88] is the sub-list for extension extendee
-	0,   // [0:88] is the sub-list for field type_name
+	15,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
+	14,  // 14: raftboard.v1.ReadRequest.view:type_name -> raftboard.v1.ViewQuery
+	80,  // 15: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
+	81,  // 16: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
+	79,  // 17: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
+	1,   // 18: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
+	82,  // 19: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
+	17,  // 20: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
+	18,  // 21: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
+	20,  // 22: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
+	21,  // 23: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
+	22,  // 24: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
+	24,  // 25: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
+	25,  // 26: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
+	26,  // 27: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
+	27,  // 28: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
+	30,  // 29: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
+	29,  // 30: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
+	83,  // 31: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
+	84,  // 32: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
+	85,  // 33: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
+	83,  // 34: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
+	19,  // 35: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
+	83,  // 36: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
+	84,  // 37: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
+	23,  // 38: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
+	84,  // 39: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
+	86,  // 40: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
+	87,  // 41: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
+	88,  // 42: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	89,  // 43: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
+	88,  // 44: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
+	86,  // 45: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
+	28,  // 46: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
+	90,  // 47: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	91,  // 48: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	84,  // 49: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	2,   // 50: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
+	4,   // 51: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
+	32,  // 52: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
+	3,   // 53: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
+	16,  // 54: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
+	34,  // 55: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
+	1,   // 56: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
+	81,  // 57: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	37,  // 58: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
+	83,  // 59: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	38,  // 60: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
+	39,  // 61: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
+	41,  // 62: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
+	79,  // 63: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	40,  // 64: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
+	86,  // 65: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	83,  // 66: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	90,  // 67: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	44,  // 68: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
+	1,   // 69: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
+	28,  // 70: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
+	44,  // 71: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
+	1,   // 72: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
+	1,   // 73: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	92,  // 74: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	92,  // 75: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	63,  // 76: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	92,  // 77: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	1,   // 78: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	92,  // 79: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	63,  // 80: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	92,  // 81: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	92,  // 82: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	63,  // 83: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	92,  // 84: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	78,  // 85: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	79,  // 86: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	1,   // 87: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	79,  // 88: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	44,  // 89: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	31,  // 90: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	2,   // 91: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	4,   // 92: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	35,  // 93: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	42,  // 94: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	45,  // 95: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	47,  // 96: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	49,  // 97: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	51,  // 98: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	53,  // 99: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	55,  // 100: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	57,  // 101: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	59,  // 102: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	61,  // 103: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	64,  // 104: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	66,  // 105: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	68,  // 106: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	70,  // 107: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	72,  // 108: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	74,  // 109: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	76,  // 110: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	33,  // 111: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	3,   // 112: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	16,  // 113: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	36,  // 114: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	43,  // 115: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	46,  // 116: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	48,  // 117: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	50,  // 118: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	52,  // 119: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	54,  // 120: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	56,  // 121: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	58,  // 122: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	60,  // 123: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	62,  // 124: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	65,  // 125: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	67,  // 126: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	69,  // 127: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	71,  // 128: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	73,  // 129: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	75,  // 130: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	77,  // 131: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	111, // [111:132] is the sub-list for method output_type
+	90,  // [90:111] is the sub-list for method input_type
+	90,  // [90:90] is the sub-list for extension type_name
+	90,  // [90:90] is the sub-list for extension extendee
+	0,   // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
@@ -5971,8 +6166,9 @@ func file_transport_pb_service_proto_init() {
 		(*ReadRequest_Stats)(nil),
 		(*ReadRequest_Boards)(nil),
 		(*ReadRequest_LoopStatus)(nil),
+		(*ReadRequest_View)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[14].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[15].OneofWrappers = []any{
 		(*ReadResponse_Get)(nil),
 		(*ReadResponse_History)(nil),
 		(*ReadResponse_List)(nil),
@@ -5983,23 +6179,24 @@ func file_transport_pb_service_proto_init() {
 		(*ReadResponse_Stats)(nil),
 		(*ReadResponse_Boards)(nil),
 		(*ReadResponse_LoopStatus)(nil),
+		(*ReadResponse_View)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[28].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[30].OneofWrappers = []any{
 		(*SessionRequest_Apply)(nil),
 		(*SessionRequest_Read)(nil),
 		(*SessionRequest_Cancel)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[30].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[32].OneofWrappers = []any{
 		(*SessionResponse_Applied)(nil),
 		(*SessionResponse_Read)(nil),
 		(*SessionResponse_Goodbye)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[32].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[34].OneofWrappers = []any{
 		(*WatchRequest_FromRev)(nil),
 		(*WatchRequest_Snapshot)(nil),
 		(*WatchRequest_Now)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[33].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[35].OneofWrappers = []any{
 		(*WatchResponse_Opened)(nil),
 		(*WatchResponse_Entry)(nil),
 		(*WatchResponse_SnapshotEnd)(nil),
@@ -6007,14 +6204,14 @@ func file_transport_pb_service_proto_init() {
 		(*WatchResponse_Bookmark)(nil),
 		(*WatchResponse_Cut)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[54].OneofWrappers = []any{}
+	file_transport_pb_service_proto_msgTypes[56].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_pb_service_proto_rawDesc), len(file_transport_pb_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   75,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
