@@ -17,6 +17,7 @@ import (
 	"raftboard/cmd/raftboard/exitcode"
 	"raftboard/cmd/raftboard/render"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/view"
 	"raftboard/fsm/state"
 	wirepb "raftboard/transport/pb"
 )
@@ -258,11 +259,15 @@ func namespaceTable(s *boardpb.BoardSettings, counts []*boardpb.NamespaceCounts)
 }
 
 func (a *app) schemaCommand() *cobra.Command {
-	return leaf(verb{use: "schema", short: "The namespaces of the board: who may write what, and how",
-		examples: [2]string{`raftboard schema`, `raftboard schema -b apollo -o json > schema.json`},
+	var prompt bool
+	c := leaf(verb{use: "schema", short: "The namespaces of the board: who may write what, and how",
+		examples: [2]string{`raftboard schema --prompt`, `raftboard schema -b apollo -o json > schema.json`},
 		args:     cobra.NoArgs,
 		run: func(ctx context.Context, _ []string) error {
 			defer a.close()
+			if prompt {
+				return a.printPrompt(ctx, view.Schema)
+			}
 			b, err := a.board(ctx)
 			if err != nil {
 				return err
@@ -279,6 +284,8 @@ func (a *app) schemaCommand() *cobra.Command {
 			return a.out.Print(render.View{Object: settingsObject(s, nil), Names: names, Table: namespaceTable(s,
 				answer.GetCounts())})
 		}})
+	c.Flags().BoolVar(&prompt, "prompt", false, "as text for the prompt of an agent, with the rules of reading and writing")
+	return c
 }
 
 func (a *app) boardSettingsCommand() *cobra.Command {

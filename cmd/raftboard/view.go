@@ -6,12 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"raftboard/cmd/raftboard/render"
+	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/view"
 	wirepb "raftboard/transport/pb"
 )
 
 // agentCommands are what a host gives to the agents it runs.
 func (a *app) agentCommands() []*cobra.Command {
-	return []*cobra.Command{a.runCommand(), a.viewCommand()}
+	return []*cobra.Command{a.runCommand(), a.viewCommand(), a.agentPromptCommand()}
 }
 
 func (a *app) viewCommand() *cobra.Command {
@@ -44,4 +46,29 @@ func (a *app) viewCommand() *cobra.Command {
 	c.Flags().StringVar(&q.Nonce, "nonce", "", "8 to 64 random letters and digits for the tags around the text")
 	c.Flags().Uint64Var(&at, "at-rev", 0, "what there was to show right after this rev")
 	return c
+}
+
+func (a *app) agentPromptCommand() *cobra.Command {
+	return leaf(verb{use: "agent-prompt", short: "The board's namespaces and rules, as text for the prompt of an agent",
+		long:     "Prints what an agent needs to know before it uses the board. What it does not print is what others wrote.",
+		examples: [2]string{`raftboard agent-prompt -b apollo > prompt.txt`, `raftboard agent-prompt -o json`},
+		args:     cobra.NoArgs,
+		run: func(ctx context.Context, _ []string) error {
+			defer a.close()
+			return a.printPrompt(ctx, view.AgentPrompt)
+		}})
+}
+
+// printPrompt prints a text made of the board's table.
+func (a *app) printPrompt(ctx context.Context, text func(board string, namespaces []*boardpb.Namespace) string) error {
+	b, err := a.board(ctx)
+	if err != nil {
+		return err
+	}
+	answer, err := a.describe(ctx, b)
+	if err != nil {
+		return err
+	}
+	out := text(a.g.board, effective(answer.GetHead().GetSettings()).GetNamespaces())
+	return a.out.Print(render.View{Text: out, Object: render.Obj("board", a.g.board, "text", out)})
 }
