@@ -107,6 +107,7 @@ var (
 	ErrLimitLoops          error = codeError(boardpb.Code_CODE_LIMIT_LOOPS)
 	ErrLimitNamespaces     error = codeError(boardpb.Code_CODE_LIMIT_NAMESPACES)
 	ErrLimitRequests       error = codeError(boardpb.Code_CODE_LIMIT_REQUESTS)
+	ErrLimitCites          error = codeError(boardpb.Code_CODE_LIMIT_CITES)
 
 	// ErrNotDone and ErrUnknown tell the two kinds of unavailable apart: never
 	// proposed, so safe to repeat; or perhaps done, the answer lost.

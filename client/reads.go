@@ -82,6 +82,15 @@ func (b *Board) Stats(ctx context.Context, opts ReadOptions) (*wirepb.StatsAnswe
 	return resp.GetStats(), at, err
 }
 
+// Trace reads where a record comes from and what was built on it: what it cites, then what
+// cites it, both through others too, each nearest first; limit 0 is 200, the most. The answer's
+// Next, given as after, continues. What is no longer kept is ErrCompacted.
+func (b *Board) Trace(ctx context.Context, ref string, limit, after uint32, opts ReadOptions) (*wirepb.TraceAnswer, Read, error) {
+	q := &wirepb.TraceQuery{Ref: ref, Limit: limit, After: after}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Trace{Trace: q}})
+	return resp.GetTrace(), at, err
+}
+
 // LoopStatus reads a loop's record and all its leases, at most 1,024, page by page. The
 // record is that of the first page; a lease that ends meanwhile may be missing.
 func (b *Board) LoopStatus(ctx context.Context, id string, opts ReadOptions) (*wirepb.LoopAnswer, Read, error) {

@@ -22,6 +22,7 @@ type SetOptions struct {
 	Source     string
 	ForClaim   *boardpb.LeaseRef // partial work under this claim; see Lease.For
 	Fence      *boardpb.LeaseRef // only while this lease of the caller lives
+	Cites      []string          // what it rests on: refs, at most 64; one without a version is the current one
 }
 
 // AppendOptions of an append.
@@ -30,6 +31,7 @@ type AppendOptions struct {
 	Source     string
 	ForClaim   *boardpb.LeaseRef
 	Fence      *boardpb.LeaseRef
+	Cites      []string
 }
 
 // DeleteOptions of a delete.
@@ -43,7 +45,7 @@ type DeleteOptions struct {
 func (w writes) Set(ctx context.Context, key string, value []byte, opts SetOptions) (*boardpb.Result, error) {
 	op := &boardpb.Set{
 		Key: key, Value: value, IfVersion: opts.IfVersion, Overwrite: opts.Overwrite, Generation: opts.Generation,
-		Source: opts.Source, ForClaim: opts.ForClaim, Fence: opts.Fence,
+		Source: opts.Source, ForClaim: opts.ForClaim, Fence: opts.Fence, Cites: opts.Cites,
 	}
 	return w.send(ctx, &boardpb.Command{Op: &boardpb.Command_Set{Set: op}})
 }
@@ -58,6 +60,7 @@ func (w writes) Post(ctx context.Context, key string, value []byte) (*boardpb.Re
 func (w writes) Append(ctx context.Context, key string, value []byte, opts AppendOptions) (*boardpb.Result, error) {
 	op := &boardpb.Append{
 		Key: key, Value: value, Generation: opts.Generation, Source: opts.Source, ForClaim: opts.ForClaim, Fence: opts.Fence,
+		Cites: opts.Cites,
 	}
 	return w.send(ctx, &boardpb.Command{Op: &boardpb.Command_Append{Append: op}})
 }
@@ -66,6 +69,15 @@ func (w writes) Append(ctx context.Context, key string, value []byte, opts Appen
 func (w writes) Delete(ctx context.Context, key string, opts DeleteOptions) (*boardpb.Result, error) {
 	op := &boardpb.Delete{Key: key, IfVersion: opts.IfVersion, Generation: opts.Generation}
 	return w.send(ctx, &boardpb.Command{Op: &boardpb.Command_Delete{Delete: op}})
+}
+
+// Invalidate marks a version of a key as wrong; a ref without a version is the current one.
+// It stays readable, views hide it, and what cites it, directly or through others, is shown
+// with the mark. Its author, an orchestrator, a supervisor or an operator may; others get
+// ErrForbidden. A repeat changes nothing. Reason has at most 512 bytes.
+func (w writes) Invalidate(ctx context.Context, ref, reason string) (*boardpb.Result, error) {
+	op := &boardpb.Invalidate{Ref: ref, Reason: reason}
+	return w.send(ctx, &boardpb.Command{Op: &boardpb.Command_Invalidate{Invalidate: op}})
 }
 
 // Reopen makes a done item claimable again (orchestrator, operator).

@@ -83,7 +83,7 @@ func permissions() map[string]string {
 		"reopen":    "orchestrator operator",
 		"unpark":    "orchestrator supervisor operator",
 		"loop_open": "any", "loop_keepalive": "any", "loop_close": "any",
-		"set": "any", "append": "any", "delete": "any", "txn": "any", "report_conflict": "any",
+		"set": "any", "append": "any", "delete": "any", "txn": "any", "report_conflict": "any", "invalidate": "any",
 		"claim": "any", "claim_next": "any", "heartbeat": "any", "release": "any", "complete": "any", "fail": "any",
 	}
 }

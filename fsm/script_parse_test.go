@@ -168,6 +168,11 @@ func (c *call) opt(name string) string {
 	return v
 }
 
+// list is an option of several texts, joined by commas.
+func (c *call) list(name string) []string {
+	return strings.FieldsFunc(c.opt(name), func(r rune) bool { return r == ',' })
+}
+
 func (c *call) number(name string) uint64 {
 	v := c.opt(name)
 	if v == "" {
@@ -279,6 +284,8 @@ func (s *script) operation(cmd *boardpb.Command, c *call) {
 	case "heartbeat":
 		o := &boardpb.Heartbeat{Key: c.word("key"), Generation: c.number("gen"), ExtendMs: c.duration(c.maybe())}
 		cmd.Op = &boardpb.Command_Heartbeat{Heartbeat: o}
+	case "invalidate":
+		cmd.Op = &boardpb.Command_Invalidate{Invalidate: &boardpb.Invalidate{Ref: c.word("ref"), Reason: c.opt("reason")}}
 	case "reopen":
 		cmd.Op = &boardpb.Command_Reopen{Reopen: &boardpb.Reopen{Key: c.word("key")}}
 	case "unpark":
@@ -312,7 +319,7 @@ func plain(verb string, c *call) any {
 	switch verb {
 	case "set":
 		o := &boardpb.Set{Key: c.word("key"), Value: []byte(c.word("value")), Generation: c.number("gen"), Source: c.opt("source"),
-			ForClaim: c.ref(c.opt("for")), Fence: c.ref(c.opt("fence"))}
+			ForClaim: c.ref(c.opt("for")), Fence: c.ref(c.opt("fence")), Cites: c.list("cites")}
 		if v := c.opt("if"); v == "*" {
 			o.Overwrite = true
 		} else if v != "" {
@@ -321,7 +328,7 @@ func plain(verb string, c *call) any {
 		return o
 	case "append":
 		return &boardpb.Append{Key: c.word("key"), Value: []byte(c.word("value")), Generation: c.number("gen"), Source: c.opt("source"),
-			ForClaim: c.ref(c.opt("for")), Fence: c.ref(c.opt("fence"))}
+			ForClaim: c.ref(c.opt("for")), Fence: c.ref(c.opt("fence")), Cites: c.list("cites")}
 	case "delete":
 		return &boardpb.Delete{Key: c.word("key"), IfVersion: c.number("if"), Generation: c.number("gen")}
 	case "claim":
@@ -329,7 +336,7 @@ func plain(verb string, c *call) any {
 	case "release":
 		return &boardpb.Release{Key: c.word("key"), Generation: c.number("gen")}
 	case "complete":
-		o := &boardpb.Complete{Key: c.word("key"), Generation: c.number("gen"), ResultsKey: c.opt("to")}
+		o := &boardpb.Complete{Key: c.word("key"), Generation: c.number("gen"), ResultsKey: c.opt("to"), Cites: c.list("cites")}
 		if v, given := c.opts["result"]; given {
 			o.Result = []byte(v)
 			delete(c.opts, "result")

@@ -154,7 +154,7 @@ func (s *script) pictureBoard(p map[string]string, b *state.Board) {
 		if e.Deleted {
 			text = fmt.Sprintf("v%d deleted by %s", e.Version, e.Author)
 		}
-		rest := &boardpb.Entry{ActingFor: e.ActingFor, Source: e.Source, Generation: e.Generation, Late: e.Late, ForClaim: e.ForClaim}
+		rest := &boardpb.Entry{ActingFor: e.ActingFor, Source: e.Source, Generation: e.Generation, Late: e.Late, ForClaim: e.ForClaim, Cites: e.Cites}
 		if more := s.message(rest.ProtoReflect()); more != "" {
 			text += " " + more
 		}
@@ -164,6 +164,9 @@ func (s *script) pictureBoard(p map[string]string, b *state.Board) {
 		p[at(key)] = text
 		return true
 	})
+	for _, m := range marksOn(b) {
+		p[at("mark "+m.Ref)] = s.message(m.ProtoReflect())
+	}
 	b.Leases("", func(key string, l *boardpb.Lease) bool {
 		_, _, shown, _, _ := board.Get(b, key)
 		c := state.CloneLease(shown)
@@ -176,6 +179,15 @@ func (s *script) pictureBoard(p map[string]string, b *state.Board) {
 		p[at("loop "+s.names(id))] = s.message(c.ProtoReflect())
 		return true
 	})
+}
+
+// marksOn are the marks of everything a board holds.
+func marksOn(b *state.Board) (marks []*boardpb.Mark) {
+	b.Keys("", func(_ string, k *state.Key) bool {
+		marks = append(marks, board.Marks(b, k.Versions()...)...)
+		return true
+	})
+	return marks
 }
 
 // changes lists what differs between two pictures, in order.

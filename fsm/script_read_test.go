@@ -69,6 +69,17 @@ func (s *script) readBoard(b *state.Board, verb string, c *call) (lines []string
 			lines = append(lines, "→ lease "+s.message(l.ProtoReflect()))
 		}
 		return append(lines, fmt.Sprintf("→ next=%q", next)), refused
+	case "trace":
+		e, rows, next, truncated, refused := board.TraceOf(b, c.word("ref"), limit, uint32(c.number("after")))
+		if refused != nil {
+			return nil, refused
+		}
+		lines = append(lines, "→ "+s.message(e.ProtoReflect()))
+		for _, row := range rows {
+			lines = append(lines, fmt.Sprintf("→ %s cites_it=%v distance=%d by %s invalidated=%v", row.Ref, row.CitesIt, row.Distance,
+				row.Entry.GetAuthor(), row.Invalidation != nil))
+		}
+		return append(lines, fmt.Sprintf("→ %d rows, next=%d truncated=%v", len(rows), next, truncated)), nil
 	case "leases", "reclaimable":
 		return s.readLeases(b, verb, limit, c)
 	case "since":

@@ -173,6 +173,8 @@ func dispatch(x *state.Txn, c *boardpb.Command) *boardpb.Result {
 		return board.Txn(x, o.Txn)
 	case *boardpb.Command_ReportConflict:
 		return board.ReportConflict(x, o.ReportConflict)
+	case *boardpb.Command_Invalidate:
+		return board.Invalidate(x, o.Invalidate)
 	case *boardpb.Command_Claim:
 		return board.Claim(x, o.Claim)
 	case *boardpb.Command_ClaimNext:

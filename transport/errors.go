@@ -39,7 +39,8 @@ func grpcCode(code boardpb.Code) codes.Code {
 	case boardpb.Code_CODE_RATE_LIMITED, boardpb.Code_CODE_LIMIT_IN_FLIGHT,
 		boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, boardpb.Code_CODE_LIMIT_LEASES,
 		boardpb.Code_CODE_LIMIT_TXN, boardpb.Code_CODE_LIMIT_BOARD_BYTES, boardpb.Code_CODE_LIMIT_BOARDS,
-		boardpb.Code_CODE_LIMIT_LOOPS, boardpb.Code_CODE_LIMIT_NAMESPACES, boardpb.Code_CODE_LIMIT_REQUESTS:
+		boardpb.Code_CODE_LIMIT_LOOPS, boardpb.Code_CODE_LIMIT_NAMESPACES, boardpb.Code_CODE_LIMIT_REQUESTS,
+		boardpb.Code_CODE_LIMIT_CITES:
 		return codes.ResourceExhausted
 	case boardpb.Code_CODE_SLOW_READER:
 		return codes.Aborted

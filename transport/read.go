@@ -175,6 +175,8 @@ func query(b *state.Board, actor *boardpb.Actor, request *wirepb.ReadRequest, an
 		answer.Answer = &wirepb.ReadResponse_Describe{Describe: &wirepb.DescribeAnswer{Head: b.Head(), Counts: b.Counts()}}
 	case *wirepb.ReadRequest_Stats:
 		answer.Answer = &wirepb.ReadResponse_Stats{Stats: stats(b)}
+	case *wirepb.ReadRequest_Trace:
+		return trace(b, q.Trace, answer)
 	case *wirepb.ReadRequest_LoopStatus:
 		return loopStatus(b, q.LoopStatus, answer)
 	case *wirepb.ReadRequest_View:
@@ -188,21 +190,22 @@ func query(b *state.Board, actor *boardpb.Actor, request *wirepb.ReadRequest, an
 // get answers with what there is also when the key has no value: its lease and its mode.
 func get(b *state.Board, q *wirepb.GetQuery, answer *wirepb.ReadResponse) *boardpb.Result {
 	entry, count, lease, mode, refused := board.Get(b, q.Key)
-	answer.Answer = &wirepb.ReadResponse_Get{Get: &wirepb.GetAnswer{Entry: entry, Count: count, Lease: lease, Mode: mode}}
+	answer.Answer = &wirepb.ReadResponse_Get{Get: &wirepb.GetAnswer{Entry: entry, Count: count, Lease: lease, Mode: mode, Mark: b.Mark(entry)}}
 	return refused
 }
 
 func history(b *state.Board, q *wirepb.HistoryQuery, answer *wirepb.ReadResponse) *boardpb.Result {
 	entries, more, oldest, refused := board.History(b, q.Key, q.Limit, q.BeforeVersion)
 	answer.Answer = &wirepb.ReadResponse_History{History: &wirepb.HistoryAnswer{
-		Entries: entries, HasMore: more, OldestVersion: oldest,
+		Entries: entries, HasMore: more, OldestVersion: oldest, Marks: board.Marks(b, entries...),
 	}}
 	return refused
 }
 
 func dump(b *state.Board, q *wirepb.DumpQuery, answer *wirepb.ReadResponse) *boardpb.Result {
 	entries, leases, next, refused := board.Dump(b, q.Namespace, q.Limit, q.After)
-	answer.Answer = &wirepb.ReadResponse_Dump{Dump: &wirepb.DumpAnswer{Entries: entries, Leases: leases, Next: next}}
+	answer.Answer = &wirepb.ReadResponse_Dump{Dump: &wirepb.DumpAnswer{Entries: entries, Leases: leases, Next: next,
+		Marks: board.Marks(b, entries...)}}
 	return refused
 }
 
@@ -218,6 +221,20 @@ func loopStatus(b *state.Board, q *wirepb.LoopQuery, answer *wirepb.ReadResponse
 	return refused
 }
 
+func trace(b *state.Board, q *wirepb.TraceQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	entry, rows, next, truncated, refused := board.TraceOf(b, q.Ref, q.Limit, q.After)
+	if refused != nil {
+		return refused
+	}
+	out := &wirepb.TraceAnswer{Entry: entry, Mark: b.Mark(entry), Next: next, Truncated: truncated}
+	for _, row := range rows {
+		out.Rows = append(out.Rows, &wirepb.TraceRow{Ref: row.Ref, CitesIt: row.CitesIt, Distance: row.Distance,
+			Entry: row.Entry, Invalidation: row.Invalidation})
+	}
+	answer.Answer = &wirepb.ReadResponse_Trace{Trace: out}
+	return nil
+}
+
 func list(b *state.Board, q *wirepb.ListQuery, answer *wirepb.ReadResponse) *boardpb.Result {
 	items, next, refused := board.List(b, q.Pattern, q.Limit, q.After)
 	if refused != nil {
@@ -228,6 +245,9 @@ func list(b *state.Board, q *wirepb.ListQuery, answer *wirepb.ReadResponse) *boa
 		e := item.Entry
 		out[i] = &wirepb.ListItem{Key: e.Key, Version: e.Version, Author: e.Author, TMs: e.TMs, WallMs: e.WallMs,
 			Bytes: uint64(len(e.Value)), Rev: e.Rev, Count: item.Count}
+		if m := b.Mark(e); m != nil {
+			out[i].Invalidated, out[i].RestsOnInvalidated = m.Invalidation != nil, len(m.RestsOn) > 0 || m.More
+		}
 	}
 	answer.Answer = &wirepb.ReadResponse_List{List: &wirepb.ListAnswer{Items: out, Next: next}}
 	return nil

@@ -82,6 +82,7 @@ func (a *app) setCommand() *cobra.Command {
 	var lease leaseFlags
 	var version versionFlag
 	var source string
+	var cites []string
 	c := leaf(verb{use: "set KEY VALUE|-|@FILE", short: "Store a JSON value under a key",
 		long: "Without --if-version the key must not exist now. With it, the write happens only if the key is still at\n" +
 			"that version; otherwise nothing is written, the answer says who changed it, and the exit code is 4.",
@@ -95,12 +96,13 @@ func (a *app) setCommand() *cobra.Command {
 			}
 			return a.write(ctx, "set", &boardpb.Command{Op: &boardpb.Command_Set{Set: &boardpb.Set{Key: args[0], Value: raw,
 				IfVersion: version.number, Overwrite: version.overwrite, Generation: lease.of(args[0]), Source: source,
-				ForClaim: lease.forClaim()}}})
+				ForClaim: lease.forClaim(), Cites: cites}}})
 		}})
 	value.declare(c.Flags())
 	lease.declareClaim(c.Flags())
 	c.Flags().Var(&version, "if-version", "the version you read; '*' overwrites, where the mode allows it")
 	c.Flags().StringVar(&source, "source", "", "where this comes from (URL, tool, key)")
+	citeFlag(c.Flags(), &cites)
 	c.ValidArgsFunction = a.completeKeys
 	return c
 }
@@ -109,6 +111,7 @@ func (a *app) appendCommand() *cobra.Command {
 	var value valueFlags
 	var lease leaseFlags
 	var source string
+	var cites []string
 	c := leaf(verb{use: "append KEY VALUE|-|@FILE", short: "Add an item to an append key; it never conflicts",
 		examples: [2]string{`raftboard append facts/api '{"port":8970}'`,
 			`echo "two lines" | raftboard append findings/log - --text`},
@@ -120,11 +123,12 @@ func (a *app) appendCommand() *cobra.Command {
 			}
 			return a.write(ctx, "append", &boardpb.Command{Op: &boardpb.Command_Append{Append: &boardpb.Append{Key: args[0],
 				Value:      raw,
-				Generation: lease.of(args[0]), Source: source, ForClaim: lease.forClaim()}}})
+				Generation: lease.of(args[0]), Source: source, ForClaim: lease.forClaim(), Cites: cites}}})
 		}})
 	value.declare(c.Flags())
 	lease.declareClaim(c.Flags())
 	c.Flags().StringVar(&source, "source", "", "where this comes from (URL, tool, key)")
+	citeFlag(c.Flags(), &cites)
 	c.ValidArgsFunction = a.completeKeys
 	return c
 }

@@ -131,6 +131,9 @@ func entryObject(e *boardpb.Entry, withValue bool) render.Object {
 	o.Add("time", render.Time(e.GetWallMs()))
 	o.Add("t_ms", e.GetTMs())
 	o.AddSet("source", e.GetSource())
+	if len(e.GetCites()) > 0 {
+		o.Add("cites", e.GetCites())
+	}
 	o.AddSet("generation", e.GetGeneration())
 	o.AddSet("late", e.GetLate())
 	if c := e.GetForClaim(); c != nil {

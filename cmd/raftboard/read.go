@@ -85,6 +85,10 @@ func (a *app) get(ctx context.Context, keys []string, f getFlags) error {
 			o.Add("lease", leaseObject(&wirepb.LeaseRow{Lease: answer.GetLease()}))
 		}
 		o.Add("mode", modeWord(answer.GetMode()))
+		addMark(&o, answer.GetMark())
+		if word := markWord(answer.GetMark()); word != "" && !f.raw {
+			a.warn("%s@%d: %s; see raftboard trace %s@%d", e.GetKey(), e.GetVersion(), word, e.GetKey(), e.GetVersion())
+		}
 		view.Lines = append(view.Lines, o)
 		view.Names = append(view.Names, e.GetKey())
 		value := string(e.GetValue())
@@ -151,7 +155,8 @@ func (a *app) historyCommand() *cobra.Command {
 
 func (a *app) printHistory(answer *wirepb.HistoryAnswer, rev, since uint64) error {
 	view := render.View{Lines: []render.Object{},
-		Table: &render.Table{Columns: render.Cols("VERSION", "REV", "TIME", "AUTHOR", "+BYTES", "+LOOP", "+SOURCE", "VALUE")}}
+		Table: &render.Table{Columns: render.Cols("VERSION", "REV", "TIME", "AUTHOR", "+BYTES", "+LOOP", "+SOURCE", "+STATE", "VALUE")}}
+	marks := marksByRef(answer.GetMarks())
 	for _, e := range answer.GetEntries() {
 		if e.GetRev() <= since {
 			continue
@@ -160,10 +165,12 @@ func (a *app) printHistory(answer *wirepb.HistoryAnswer, rev, since uint64) erro
 		if e.GetDeleted() {
 			value = "(deleted)"
 		}
-		view.Lines = append(view.Lines, entryObject(e, true))
+		o, mark := entryObject(e, true), markOf(marks, e)
+		addMark(&o, mark)
+		view.Lines = append(view.Lines, o)
 		view.Names = append(view.Names, fmt.Sprintf("%s@%d", e.GetKey(), e.GetVersion()))
 		view.Table.Row(num(e.GetVersion()), num(e.GetRev()), render.Time(e.GetWallMs()), e.GetAuthor(),
-			num(uint64(len(e.GetValue()))), e.GetLoop(), e.GetSource(), value)
+			num(uint64(len(e.GetValue()))), e.GetLoop(), e.GetSource(), markWord(mark), value)
 	}
 	view.Object = render.Obj("rev", rev, "versions", view.Lines, "has_more", answer.GetHasMore(),
 		"oldest_version", answer.GetOldestVersion())
@@ -242,6 +249,8 @@ func (a *app) list(ctx context.Context, pattern string, f listFlags) error {
 		o := render.Obj("key", it.GetKey(), "version", it.GetVersion(), "rev", it.GetRev(), "author", it.GetAuthor(),
 			"time", render.Time(it.GetWallMs()), "t_ms", it.GetTMs(), "bytes", it.GetBytes())
 		o.AddSet("count", it.GetCount())
+		o.AddSet("invalidated", it.GetInvalidated())
+		o.AddSet("rests_on_invalidated", it.GetRestsOnInvalidated())
 		view.Lines, view.Names = append(view.Lines, o), append(view.Names, it.GetKey())
 		count := ""
 		if it.GetCount() > 0 {
@@ -362,7 +371,7 @@ func (d *dumper) entry(ctx context.Context, b *client.Board, e *boardpb.Entry) e
 		return d.version(e)
 	}
 	for before := uint64(0); ; {
-		answer, _, err := b.History(ctx, e.GetKey(), 500, before, d.a.reading())
+		answer, _, err := b.History(ctx, e.GetKey(), 500, before, d.a.readingAt(d.f.atRev))
 		if err != nil {
 			return refused(err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,7 @@ func (a *app) root() *cobra.Command {
 		return exitcode.Usagef(cmd.CommandPath()+" --help   (values that begin with - come after --)", "%v", err)
 	})
 	for id, commands := range map[string][]*cobra.Command{
-		groupData:    append(a.dataCommands(), a.readCommands()...),
+		groupData:    slices.Concat(a.dataCommands(), a.readCommands(), a.provenanceCommands()),
 		groupWork:    a.workCommands(),
 		groupAgents:  a.agentCommands(),
 		groupBoards:  a.boardCommands(),

@@ -47,6 +47,7 @@ type (
 		Generation uint64          `json:"generation"`
 		Source     string          `json:"source"`
 		ForClaim   *txnLease       `json:"for_claim"`
+		Cites      []string        `json:"cites"`
 	}
 	txnDelete struct {
 		Key        string `json:"key"`
@@ -63,6 +64,7 @@ type (
 		Generation uint64          `json:"generation"`
 		Result     json.RawMessage `json:"result"`
 		ResultsKey string          `json:"results_key"`
+		Cites      []string        `json:"cites"`
 	}
 	txnFail struct {
 		Key          string `json:"key"`
@@ -86,7 +88,7 @@ func (a *app) txnCommand() *cobra.Command {
 	c := leaf(verb{use: "txn FILE|-", short: "Several operations on one board, all or nothing, from a JSON document",
 		long: "The document is {\"guards\":[…],\"ops\":[…]}. A guard is one of\n" +
 			"  {\"version\":{\"key\":K,\"version\":N}} {\"lease\":{\"key\":K,\"generation\":G}} {\"exists\":K} {\"absent\":K}\n" +
-			"an operation one of set, append (key, value, if_version N|\"*\", generation, source, for_claim), delete,\n" +
+			"an operation one of set, append (key, value, if_version N|\"*\", generation, source, for_claim, cites), delete,\n" +
 			"claim (key, ttl_ms), release, complete (key, generation, result, results_key), fail. Unknown members are refused.",
 		examples: [2]string{`raftboard txn change.json`,
 			`echo '{"guards":[{"absent":"draft"}],"ops":[{"set":{"key":"draft","value":1}}]}' | raftboard txn -`},
@@ -207,7 +209,8 @@ func (g txnGuard) proto() (out *boardpb.Guard, n int) {
 func (o txnOp) proto() (out *boardpb.TxnOp, n int) {
 	out = &boardpb.TxnOp{}
 	if w := o.Set; w != nil {
-		set := &boardpb.Set{Key: w.Key, Value: w.Value, Generation: w.Generation, Source: w.Source, ForClaim: w.ForClaim.ref()}
+		set := &boardpb.Set{Key: w.Key, Value: w.Value, Generation: w.Generation, Source: w.Source, ForClaim: w.ForClaim.ref(),
+			Cites: w.Cites}
 		if w.IfVersion != nil {
 			set.IfVersion, set.Overwrite = w.IfVersion.number, w.IfVersion.overwrite
 		}
@@ -218,7 +221,7 @@ func (o txnOp) proto() (out *boardpb.TxnOp, n int) {
 			return out, 0
 		}
 		out.Op, n = &boardpb.TxnOp_Append{Append: &boardpb.Append{Key: w.Key, Value: w.Value, Generation: w.Generation,
-			Source: w.Source, ForClaim: w.ForClaim.ref()}}, n+1
+			Source: w.Source, ForClaim: w.ForClaim.ref(), Cites: w.Cites}}, n+1
 	}
 	if d := o.Delete; d != nil {
 		out.Op, n = &boardpb.TxnOp_Delete{Delete: &boardpb.Delete{Key: d.Key, IfVersion: d.IfVersion,

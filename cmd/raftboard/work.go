@@ -191,12 +191,13 @@ func (a *app) completeCommand() *cobra.Command {
 	var lease leaseFlags
 	var result, resultsKey string
 	var text bool
+	var cites []string
 	c := leaf(verb{use: "complete KEY", short: "Finish a claimed item, with a result; it can't be claimed again",
 		examples: [2]string{`raftboard complete claims/build --loop $LOOP --gen 2 --result '{"ok":true}'`,
 			`raftboard complete claims/build --loop $LOOP --gen 2 --result @out.json --results-key results/worker-1/build`},
 		args: cobra.ExactArgs(1),
 		run: func(ctx context.Context, args []string) error {
-			op := &boardpb.Complete{Key: args[0], Generation: lease.of(args[0]), ResultsKey: resultsKey}
+			op := &boardpb.Complete{Key: args[0], Generation: lease.of(args[0]), ResultsKey: resultsKey, Cites: cites}
 			if result != "" {
 				v := valueFlags{text: text}
 				raw, err := v.read(a, []string{result})
@@ -208,6 +209,7 @@ func (a *app) completeCommand() *cobra.Command {
 			return a.lease(ctx, "completed", args[0], &boardpb.Command{Op: &boardpb.Command_Complete{Complete: op}})
 		}})
 	lease.declare(c.Flags())
+	citeFlag(c.Flags(), &cites)
 	c.Flags().StringVar(&result, "result", "", "JSON, - or @FILE")
 	c.Flags().StringVar(&resultsKey, "results-key", "", "store the result under this key of yours, in the same commit")
 	c.Flags().BoolVar(&text, "text", false, "the result is text: store it as one JSON string")

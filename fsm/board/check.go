@@ -43,6 +43,9 @@ func Check(c *boardpb.Command) *boardpb.Result {
 			return bad("pattern", "pattern %+q: %s", o.ClaimNext.Pattern, why)
 		}
 		return checkDuration("duration_ms", o.ClaimNext.DurationMs)
+	case *boardpb.Command_Invalidate:
+		_, r := parseRef("ref", o.Invalidate.Ref)
+		return firstBad(r, checkText("reason", o.Invalidate.Reason, state.MaxText))
 	case *boardpb.Command_Reopen:
 		return checkKey(o.Reopen.Key)
 	case *boardpb.Command_Unpark:
@@ -105,10 +108,10 @@ func checkOp(op any) *boardpb.Result {
 			return bad("if_version", "either a version or overwrite")
 		}
 		return firstBad(checkKey(o.Key), checkValue("value", o.Value), checkText("source", o.Source, state.MaxText),
-			checkRef("for_claim", o.ForClaim), checkRef("fence", o.Fence))
+			checkRef("for_claim", o.ForClaim), checkRef("fence", o.Fence), checkCites(o.Cites))
 	case *boardpb.Append:
 		return firstBad(checkKey(o.Key), checkValue("value", o.Value), checkText("source", o.Source, state.MaxText),
-			checkRef("for_claim", o.ForClaim), checkRef("fence", o.Fence))
+			checkRef("for_claim", o.ForClaim), checkRef("fence", o.Fence), checkCites(o.Cites))
 	case *boardpb.Delete:
 		return checkKey(o.Key)
 	case *boardpb.Claim:
@@ -139,7 +142,10 @@ func checkComplete(o *boardpb.Complete) *boardpb.Result {
 		}
 	}
 	if o.Result != nil {
-		return checkValue("result", o.Result)
+		return firstBad(checkValue("result", o.Result), checkCites(o.Cites))
+	}
+	if len(o.Cites) > 0 {
+		return bad("cites", "cites without a result that could cite")
 	}
 	return nil
 }

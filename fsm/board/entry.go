@@ -17,6 +17,7 @@ type write struct {
 	source     string
 	forClaim   *boardpb.LeaseRef
 	fence      *boardpb.LeaseRef
+	cites      []string
 	always     bool // the result of a finished item: may use the reserve above the cap
 }
 
@@ -24,13 +25,13 @@ type write struct {
 // namespace the first version posts the item (LS-13), every later one is fenced (LS-6).
 func Set(x *state.Txn, o *boardpb.Set) *boardpb.Result {
 	return put(x, write{key: o.Key, value: o.Value, ifVersion: o.IfVersion, overwrite: o.Overwrite,
-		generation: o.Generation, source: o.Source, forClaim: o.ForClaim, fence: o.Fence})
+		generation: o.Generation, source: o.Source, forClaim: o.ForClaim, fence: o.Fence, cites: o.Cites})
 }
 
 // Append adds one item to a key. It never conflicts (SPEC KV-6).
 func Append(x *state.Txn, o *boardpb.Append) *boardpb.Result {
 	return put(x, write{key: o.Key, value: o.Value, append: true,
-		generation: o.Generation, source: o.Source, forClaim: o.ForClaim, fence: o.Fence})
+		generation: o.Generation, source: o.Source, forClaim: o.ForClaim, fence: o.Fence, cites: o.Cites})
 }
 
 func put(x *state.Txn, w write) *boardpb.Result {
@@ -169,15 +170,19 @@ func store(x *state.Txn, space *state.Space, w write, lease *boardpb.Lease, post
 	if r := checkSize(x, space, w.key, w.value); r != nil {
 		return r
 	}
+	cites, r := resolveCites(x, w.cites)
+	if r != nil {
+		return r
+	}
 	cur := x.Entry(w.key)
-	e := &boardpb.Entry{Key: w.key, Value: w.value, Source: w.source, Generation: w.generation, ForClaim: w.forClaim}
+	e := &boardpb.Entry{Key: w.key, Value: w.value, Source: w.source, Generation: w.generation, ForClaim: w.forClaim, Cites: cites}
 	need := state.EntryBytes(e) + uint64(len(state.Principal(x.Command().Actor)))
 	if space.Mode == boardpb.Mode_MODE_LEASED && x.Lease(w.key) == nil {
 		need += state.LeaseBytes
 	}
 	fits := x.MakeRoom(w.key, need) || w.always && x.LiveBytes()+need <= boardLimit(x)+boardLimit(x)/state.ResultsReserve
 	// A full board takes a write that does not grow it: the version it replaces goes.
-	replaces := !fits && !w.append && live(cur) && len(w.value) <= len(cur.Value) && len(w.source) <= len(cur.Source)
+	replaces := !fits && !w.append && live(cur) && len(w.value) <= len(cur.Value) && len(w.source) <= len(cur.Source) && len(cites) <= len(cur.Cites)
 	if !fits && !replaces {
 		return fullBoard(x, w.key, need)
 	}
@@ -240,7 +245,9 @@ func followPost(x *state.Txn, key string, lease *boardpb.Lease) {
 	switch l := x.Lease(key); {
 	case lease != nil:
 		next := state.CloneLease(renew(x, x.Lease(key), nil))
-		next.Posted = posted
+		if next.Posted != posted {
+			next.Posted, next.Rev = posted, x.Rev()
+		}
 		x.PutLease(next)
 	case l == nil:
 		x.PutLease(&boardpb.Lease{Key: key, State: free, Generation: x.FirstGeneration(), Posted: posted, Rev: x.Rev()})

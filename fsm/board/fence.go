@@ -215,7 +215,7 @@ func addPartial(x *state.Txn, ref *boardpb.LeaseRef, stored string) (late bool) 
 	if l.State == held && l.Generation == ref.Generation {
 		if len(l.PartialRefs) < state.MaxPartialRefs {
 			next := state.CloneLease(l)
-			next.PartialRefs = append(slices.Clone(l.PartialRefs), stored)
+			next.PartialRefs, next.Rev = append(slices.Clone(l.PartialRefs), stored), x.Rev()
 			x.PutLease(next)
 		}
 		return false
@@ -225,7 +225,7 @@ func addPartial(x *state.Txn, ref *boardpb.LeaseRef, stored string) (late bool) 
 			continue
 		}
 		next := state.CloneLease(l)
-		next.Previous = slices.Clone(l.Previous)
+		next.Previous, next.Rev = slices.Clone(l.Previous), x.Rev()
 		next.Previous[i] = state.ClonePrevious(p)
 		next.Previous[i].PartialRefs = append(slices.Clone(p.PartialRefs), stored)
 		x.PutLease(next)

@@ -199,7 +199,7 @@ func resultsAllowed(x *state.Txn, key string) *boardpb.Result {
 }
 
 func storeResult(x *state.Txn, o *boardpb.Complete) *boardpb.Result {
-	w := write{key: o.ResultsKey, value: o.Result, overwrite: true, always: true,
+	w := write{key: o.ResultsKey, value: o.Result, overwrite: true, always: true, cites: o.Cites,
 		forClaim: &boardpb.LeaseRef{Key: o.Key, Generation: o.Generation}}
 	if w.key == "" {
 		w.key, w.generation, w.forClaim = o.Key, o.Generation, nil

@@ -45,6 +45,19 @@ func Get(b *state.Board, key string) (*boardpb.Entry, uint64, *boardpb.Lease, bo
 	return k.Newest(), itemCount(space, k), lease, space.Mode, nil
 }
 
+// Marks are those of the entries of an answer, of those that have one.
+func Marks(b *state.Board, entries ...*boardpb.Entry) (marks []*boardpb.Mark) {
+	if b.Invalidations() == 0 {
+		return nil
+	}
+	for _, e := range entries {
+		if m := b.Mark(e); e != nil && m != nil {
+			marks = append(marks, m)
+		}
+	}
+	return marks
+}
+
 // missing is the answer for a key without a value. A deleted key still has a version: who
 // writes it again names that one, or none (SPEC KV-1, KV-3).
 func missing(b *state.Board, key string, k *state.Key, lease *boardpb.Lease) *boardpb.Result {

@@ -87,6 +87,7 @@ const (
 	fieldWriter = "writer"
 	fieldLoop   = "loop"
 	fieldOnce   = "once"
+	fieldAuthor = "author"
 )
 
 func explainCode(r *boardpb.Result) (message, hint string) {
@@ -136,6 +137,9 @@ func explainForbidden(r *boardpb.Result) (message, hint string) {
 		return fmt.Sprintf("%s is written only by %s", r.Key, r.Holder), "ask that writer, or post a finding"
 	case fieldLoop:
 		return "that loop belongs to another principal", "open a loop of your own"
+	case fieldAuthor:
+		return fmt.Sprintf("%s was written by %s: its author, an orchestrator, a supervisor or an operator may invalidate it", r.Key, r.Holder),
+			"write a finding of your own that cites it and says why"
 	case fieldOnce:
 		return fmt.Sprintf("%s is written once", r.Key), "an operator may delete it"
 	}
@@ -163,7 +167,8 @@ func explainIdentity(r *boardpb.Result) (message, hint string) {
 		return fmt.Sprintf("the loop holds %d leases, at most %d", r.Got, r.Limit), "finish some, or open another loop"
 	case boardpb.Code_CODE_LIMIT_BOARD_BYTES:
 		return fmt.Sprintf("the board is full: %d bytes, at most %d", r.Got, r.Limit), "delete what nobody needs, or raise max_board_bytes; deletes always pass"
-	case boardpb.Code_CODE_LIMIT_BOARDS, boardpb.Code_CODE_LIMIT_LOOPS, boardpb.Code_CODE_LIMIT_TXN, boardpb.Code_CODE_LIMIT_NAMESPACES:
+	case boardpb.Code_CODE_LIMIT_BOARDS, boardpb.Code_CODE_LIMIT_LOOPS, boardpb.Code_CODE_LIMIT_TXN, boardpb.Code_CODE_LIMIT_NAMESPACES,
+		boardpb.Code_CODE_LIMIT_CITES:
 		return fmt.Sprintf("%s: %d, at most %d", CodeName(r.Code), r.Got, r.Limit), "use fewer"
 	case boardpb.Code_CODE_INTERNAL:
 		return "the command failed inside the state machine; nothing was changed", "report it with the log of a node"

@@ -351,6 +351,7 @@ const (
 	Kind_KIND_BOARD_SET           Kind = 19
 	Kind_KIND_PARK                Kind = 20
 	Kind_KIND_UNPARK              Kind = 21
+	Kind_KIND_INVALIDATE          Kind = 22
 	// notes
 	Kind_KIND_CONFLICT       Kind = 64
 	Kind_KIND_REFUSED        Kind = 65
@@ -382,6 +383,7 @@ var (
 		19: "KIND_BOARD_SET",
 		20: "KIND_PARK",
 		21: "KIND_UNPARK",
+		22: "KIND_INVALIDATE",
 		64: "KIND_CONFLICT",
 		65: "KIND_REFUSED",
 		66: "KIND_FENCE_REJECTED",
@@ -409,6 +411,7 @@ var (
 		"KIND_BOARD_SET":           19,
 		"KIND_PARK":                20,
 		"KIND_UNPARK":              21,
+		"KIND_INVALIDATE":          22,
 		"KIND_CONFLICT":            64,
 		"KIND_REFUSED":             65,
 		"KIND_FENCE_REJECTED":      66,
@@ -611,6 +614,7 @@ const (
 	Code_CODE_LIMIT_LOOPS            Code = 46
 	Code_CODE_LIMIT_NAMESPACES       Code = 47
 	Code_CODE_LIMIT_REQUESTS         Code = 48 // admission: too many in flight at this node
+	Code_CODE_LIMIT_CITES            Code = 49
 )
 
 // Enum value maps for Code.
@@ -656,6 +660,7 @@ var (
 		46: "CODE_LIMIT_LOOPS",
 		47: "CODE_LIMIT_NAMESPACES",
 		48: "CODE_LIMIT_REQUESTS",
+		49: "CODE_LIMIT_CITES",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED":            0,
@@ -698,6 +703,7 @@ var (
 		"CODE_LIMIT_LOOPS":            46,
 		"CODE_LIMIT_NAMESPACES":       47,
 		"CODE_LIMIT_REQUESTS":         48,
+		"CODE_LIMIT_CITES":            49,
 	}
 )
 
@@ -993,6 +999,7 @@ type Command struct {
 	//	*Command_Delete
 	//	*Command_Txn
 	//	*Command_ReportConflict
+	//	*Command_Invalidate
 	//	*Command_Claim
 	//	*Command_ClaimNext
 	//	*Command_Heartbeat
@@ -1269,6 +1276,15 @@ func (x *Command) GetReportConflict() *ReportConflict {
 	return nil
 }
 
+func (x *Command) GetInvalidate() *Invalidate {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Invalidate); ok {
+			return x.Invalidate
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetClaim() *Claim {
 	if x != nil {
 		if x, ok := x.Op.(*Command_Claim); ok {
@@ -1429,6 +1445,10 @@ type Command_ReportConflict struct {
 	ReportConflict *ReportConflict `protobuf:"bytes,54,opt,name=report_conflict,json=reportConflict,proto3,oneof"`
 }
 
+type Command_Invalidate struct {
+	Invalidate *Invalidate `protobuf:"bytes,55,opt,name=invalidate,proto3,oneof"`
+}
+
 type Command_Claim struct {
 	// leases
 	Claim *Claim `protobuf:"bytes,60,opt,name=claim,proto3,oneof"`
@@ -1501,6 +1521,8 @@ func (*Command_Delete) isCommand_Op() {}
 func (*Command_Txn) isCommand_Op() {}
 
 func (*Command_ReportConflict) isCommand_Op() {}
+
+func (*Command_Invalidate) isCommand_Op() {}
 
 func (*Command_Claim) isCommand_Op() {}
 
@@ -2292,6 +2314,7 @@ type Set struct {
 	Source        string                 `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`                         // at most 512 bytes
 	ForClaim      *LeaseRef              `protobuf:"bytes,7,opt,name=for_claim,json=forClaim,proto3" json:"for_claim,omitempty"`     // partial work under this claim (results)
 	Fence         *LeaseRef              `protobuf:"bytes,8,opt,name=fence,proto3" json:"fence,omitempty"`                           // conditional on this live lease of the caller
+	Cites         []string               `protobuf:"bytes,9,rep,name=cites,proto3" json:"cites,omitempty"`                           // what it rests on: refs, at most 64; one without a version is the current one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2382,6 +2405,13 @@ func (x *Set) GetFence() *LeaseRef {
 	return nil
 }
 
+func (x *Set) GetCites() []string {
+	if x != nil {
+		return x.Cites
+	}
+	return nil
+}
+
 type Append struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -2390,6 +2420,7 @@ type Append struct {
 	Source        string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
 	ForClaim      *LeaseRef              `protobuf:"bytes,5,opt,name=for_claim,json=forClaim,proto3" json:"for_claim,omitempty"`
 	Fence         *LeaseRef              `protobuf:"bytes,6,opt,name=fence,proto3" json:"fence,omitempty"`
+	Cites         []string               `protobuf:"bytes,7,rep,name=cites,proto3" json:"cites,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2462,6 +2493,13 @@ func (x *Append) GetForClaim() *LeaseRef {
 func (x *Append) GetFence() *LeaseRef {
 	if x != nil {
 		return x.Fence
+	}
+	return nil
+}
+
+func (x *Append) GetCites() []string {
+	if x != nil {
+		return x.Cites
 	}
 	return nil
 }
@@ -2906,6 +2944,60 @@ func (x *Txn) GetOps() []*TxnOp {
 	return nil
 }
 
+// Invalidate marks a version of a key, or an item, as disputed: it is hidden from views and
+// stays readable. It is repeated without effect.
+type Invalidate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`       // "facts/a@3"; without a version the current one
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // at most 512 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Invalidate) Reset() {
+	*x = Invalidate{}
+	mi := &file_fsm_pb_board_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Invalidate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Invalidate) ProtoMessage() {}
+
+func (x *Invalidate) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Invalidate.ProtoReflect.Descriptor instead.
+func (*Invalidate) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Invalidate) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *Invalidate) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // ReportConflict records that a caller gave up after its retries.
 type ReportConflict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2918,7 +3010,7 @@ type ReportConflict struct {
 
 func (x *ReportConflict) Reset() {
 	*x = ReportConflict{}
-	mi := &file_fsm_pb_board_proto_msgTypes[26]
+	mi := &file_fsm_pb_board_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3022,7 @@ func (x *ReportConflict) String() string {
 func (*ReportConflict) ProtoMessage() {}
 
 func (x *ReportConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[26]
+	mi := &file_fsm_pb_board_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3035,7 @@ func (x *ReportConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConflict.ProtoReflect.Descriptor instead.
 func (*ReportConflict) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{26}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReportConflict) GetKey() string {
@@ -2978,7 +3070,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_fsm_pb_board_proto_msgTypes[27]
+	mi := &file_fsm_pb_board_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3082,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[27]
+	mi := &file_fsm_pb_board_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3095,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{27}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Claim) GetKey() string {
@@ -3038,7 +3130,7 @@ type ClaimNext struct {
 
 func (x *ClaimNext) Reset() {
 	*x = ClaimNext{}
-	mi := &file_fsm_pb_board_proto_msgTypes[28]
+	mi := &file_fsm_pb_board_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3142,7 @@ func (x *ClaimNext) String() string {
 func (*ClaimNext) ProtoMessage() {}
 
 func (x *ClaimNext) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[28]
+	mi := &file_fsm_pb_board_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3155,7 @@ func (x *ClaimNext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNext.ProtoReflect.Descriptor instead.
 func (*ClaimNext) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{28}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ClaimNext) GetPattern() string {
@@ -3098,7 +3190,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fsm_pb_board_proto_msgTypes[29]
+	mi := &file_fsm_pb_board_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3202,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[29]
+	mi := &file_fsm_pb_board_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3215,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{29}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Heartbeat) GetKey() string {
@@ -3157,7 +3249,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_fsm_pb_board_proto_msgTypes[30]
+	mi := &file_fsm_pb_board_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3261,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[30]
+	mi := &file_fsm_pb_board_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3274,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{30}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Release) GetKey() string {
@@ -3205,13 +3297,14 @@ type Complete struct {
 	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Result        []byte                 `protobuf:"bytes,3,opt,name=result,proto3,oneof" json:"result,omitempty"`
 	ResultsKey    string                 `protobuf:"bytes,4,opt,name=results_key,json=resultsKey,proto3" json:"results_key,omitempty"` // store the result here, in the same commit
+	Cites         []string               `protobuf:"bytes,5,rep,name=cites,proto3" json:"cites,omitempty"`                             // of the result
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_fsm_pb_board_proto_msgTypes[31]
+	mi := &file_fsm_pb_board_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3223,7 +3316,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[31]
+	mi := &file_fsm_pb_board_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3236,7 +3329,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{31}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Complete) GetKey() string {
@@ -3267,6 +3360,13 @@ func (x *Complete) GetResultsKey() string {
 	return ""
 }
 
+func (x *Complete) GetCites() []string {
+	if x != nil {
+		return x.Cites
+	}
+	return nil
+}
+
 type Fail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -3279,7 +3379,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_fsm_pb_board_proto_msgTypes[32]
+	mi := &file_fsm_pb_board_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3291,7 +3391,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[32]
+	mi := &file_fsm_pb_board_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3304,7 +3404,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{32}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Fail) GetKey() string {
@@ -3344,7 +3444,7 @@ type Reopen struct {
 
 func (x *Reopen) Reset() {
 	*x = Reopen{}
-	mi := &file_fsm_pb_board_proto_msgTypes[33]
+	mi := &file_fsm_pb_board_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3456,7 @@ func (x *Reopen) String() string {
 func (*Reopen) ProtoMessage() {}
 
 func (x *Reopen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[33]
+	mi := &file_fsm_pb_board_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,7 +3469,7 @@ func (x *Reopen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reopen.ProtoReflect.Descriptor instead.
 func (*Reopen) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{33}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Reopen) GetKey() string {
@@ -3389,7 +3489,7 @@ type ForceRelease struct {
 
 func (x *ForceRelease) Reset() {
 	*x = ForceRelease{}
-	mi := &file_fsm_pb_board_proto_msgTypes[34]
+	mi := &file_fsm_pb_board_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3501,7 @@ func (x *ForceRelease) String() string {
 func (*ForceRelease) ProtoMessage() {}
 
 func (x *ForceRelease) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[34]
+	mi := &file_fsm_pb_board_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3514,7 @@ func (x *ForceRelease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceRelease.ProtoReflect.Descriptor instead.
 func (*ForceRelease) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{34}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ForceRelease) GetKey() string {
@@ -3440,7 +3540,7 @@ type Unpark struct {
 
 func (x *Unpark) Reset() {
 	*x = Unpark{}
-	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	mi := &file_fsm_pb_board_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3452,7 +3552,7 @@ func (x *Unpark) String() string {
 func (*Unpark) ProtoMessage() {}
 
 func (x *Unpark) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	mi := &file_fsm_pb_board_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3465,7 +3565,7 @@ func (x *Unpark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpark.ProtoReflect.Descriptor instead.
 func (*Unpark) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{35}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Unpark) GetKey() string {
@@ -3490,7 +3590,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_fsm_pb_board_proto_msgTypes[36]
+	mi := &file_fsm_pb_board_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3502,7 +3602,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[36]
+	mi := &file_fsm_pb_board_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3515,7 +3615,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{36}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Namespace) GetPattern() string {
@@ -3579,7 +3679,7 @@ type BoardSettings struct {
 
 func (x *BoardSettings) Reset() {
 	*x = BoardSettings{}
-	mi := &file_fsm_pb_board_proto_msgTypes[37]
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +3691,7 @@ func (x *BoardSettings) String() string {
 func (*BoardSettings) ProtoMessage() {}
 
 func (x *BoardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[37]
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +3704,7 @@ func (x *BoardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardSettings.ProtoReflect.Descriptor instead.
 func (*BoardSettings) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{37}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BoardSettings) GetNamespaces() []*Namespace {
@@ -3652,6 +3752,7 @@ type Entry struct {
 	Generation    uint64                 `protobuf:"varint,12,opt,name=generation,proto3" json:"generation,omitempty"` // of the lease it was written under
 	Late          bool                   `protobuf:"varint,13,opt,name=late,proto3" json:"late,omitempty"`             // partial work that arrived after its lease ended
 	ForClaim      *LeaseRef              `protobuf:"bytes,14,opt,name=for_claim,json=forClaim,proto3" json:"for_claim,omitempty"`
+	Cites         []string               `protobuf:"bytes,15,rep,name=cites,proto3" json:"cites,omitempty"`  // refs with versions: what it rests on, all of earlier commits
 	First         bool                   `protobuf:"varint,18,opt,name=first,proto3" json:"first,omitempty"` // the key had no record before: nothing older was ever given up
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3659,7 +3760,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +3772,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3785,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Entry) GetKey() string {
@@ -3785,9 +3886,186 @@ func (x *Entry) GetForClaim() *LeaseRef {
 	return nil
 }
 
+func (x *Entry) GetCites() []string {
+	if x != nil {
+		return x.Cites
+	}
+	return nil
+}
+
 func (x *Entry) GetFirst() bool {
 	if x != nil {
 		return x.First
+	}
+	return false
+}
+
+// Invalidation is what is kept of a record that was invalidated.
+type Invalidation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`       // "kv:facts/a@3"
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // stored by another: show it fenced
+	Author        string                 `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
+	ActingFor     string                 `protobuf:"bytes,4,opt,name=acting_for,json=actingFor,proto3" json:"acting_for,omitempty"`
+	Loop          string                 `protobuf:"bytes,5,opt,name=loop,proto3" json:"loop,omitempty"`
+	TMs           int64                  `protobuf:"varint,6,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"`
+	WallMs        int64                  `protobuf:"varint,7,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	Rev           uint64                 `protobuf:"varint,8,opt,name=rev,proto3" json:"rev,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Invalidation) Reset() {
+	*x = Invalidation{}
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Invalidation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Invalidation) ProtoMessage() {}
+
+func (x *Invalidation) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Invalidation.ProtoReflect.Descriptor instead.
+func (*Invalidation) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Invalidation) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *Invalidation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Invalidation) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *Invalidation) GetActingFor() string {
+	if x != nil {
+		return x.ActingFor
+	}
+	return ""
+}
+
+func (x *Invalidation) GetLoop() string {
+	if x != nil {
+		return x.Loop
+	}
+	return ""
+}
+
+func (x *Invalidation) GetTMs() int64 {
+	if x != nil {
+		return x.TMs
+	}
+	return 0
+}
+
+func (x *Invalidation) GetWallMs() int64 {
+	if x != nil {
+		return x.WallMs
+	}
+	return 0
+}
+
+func (x *Invalidation) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+// Mark is what a reader must know of a record beside what it says.
+type Mark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Invalidation  *Invalidation          `protobuf:"bytes,2,opt,name=invalidation,proto3" json:"invalidation,omitempty"`      // of the record itself
+	RestsOn       []string               `protobuf:"bytes,3,rep,name=rests_on,json=restsOn,proto3" json:"rests_on,omitempty"` // invalidated records that it cites, directly or through others; at most 64
+	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`                     // there are more of them, or more to look through
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mark) Reset() {
+	*x = Mark{}
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mark) ProtoMessage() {}
+
+func (x *Mark) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mark.ProtoReflect.Descriptor instead.
+func (*Mark) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Mark) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *Mark) GetInvalidation() *Invalidation {
+	if x != nil {
+		return x.Invalidation
+	}
+	return nil
+}
+
+func (x *Mark) GetRestsOn() []string {
+	if x != nil {
+		return x.RestsOn
+	}
+	return nil
+}
+
+func (x *Mark) GetMore() bool {
+	if x != nil {
+		return x.More
 	}
 	return false
 }
@@ -3809,7 +4087,7 @@ type Previous struct {
 
 func (x *Previous) Reset() {
 	*x = Previous{}
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +4099,7 @@ func (x *Previous) String() string {
 func (*Previous) ProtoMessage() {}
 
 func (x *Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +4112,7 @@ func (x *Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Previous.ProtoReflect.Descriptor instead.
 func (*Previous) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Previous) GetOwner() string {
@@ -3927,7 +4205,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3939,7 +4217,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3952,7 +4230,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Lease) GetKey() string {
@@ -4145,7 +4423,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4157,7 +4435,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4170,7 +4448,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Ended) GetKey() string {
@@ -4242,7 +4520,7 @@ type Loop struct {
 
 func (x *Loop) Reset() {
 	*x = Loop{}
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4254,7 +4532,7 @@ func (x *Loop) String() string {
 func (*Loop) ProtoMessage() {}
 
 func (x *Loop) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4267,7 +4545,7 @@ func (x *Loop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loop.ProtoReflect.Descriptor instead.
 func (*Loop) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Loop) GetId() string {
@@ -4429,7 +4707,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4441,7 +4719,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4454,7 +4732,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Kept) GetId() string {
@@ -4609,7 +4887,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4621,7 +4899,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +4912,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Event) GetRev() uint64 {
@@ -4821,7 +5099,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4833,7 +5111,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4846,7 +5124,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Node) GetId() string {
@@ -4918,7 +5196,7 @@ type Leadership struct {
 
 func (x *Leadership) Reset() {
 	*x = Leadership{}
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4930,7 +5208,7 @@ func (x *Leadership) String() string {
 func (*Leadership) ProtoMessage() {}
 
 func (x *Leadership) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4943,7 +5221,7 @@ func (x *Leadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
 func (*Leadership) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Leadership) GetTerm() uint64 {
@@ -4999,7 +5277,7 @@ type ClusterRecord struct {
 
 func (x *ClusterRecord) Reset() {
 	*x = ClusterRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5011,7 +5289,7 @@ func (x *ClusterRecord) String() string {
 func (*ClusterRecord) ProtoMessage() {}
 
 func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5024,7 +5302,7 @@ func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRecord.ProtoReflect.Descriptor instead.
 func (*ClusterRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ClusterRecord) GetTMs() int64 {
@@ -5113,7 +5391,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5125,7 +5403,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5138,7 +5416,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Counters) GetSets() uint64 {
@@ -5255,7 +5533,7 @@ type NamespaceCounts struct {
 
 func (x *NamespaceCounts) Reset() {
 	*x = NamespaceCounts{}
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5267,7 +5545,7 @@ func (x *NamespaceCounts) String() string {
 func (*NamespaceCounts) ProtoMessage() {}
 
 func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5280,7 +5558,7 @@ func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceCounts.ProtoReflect.Descriptor instead.
 func (*NamespaceCounts) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *NamespaceCounts) GetPattern() string {
@@ -5387,7 +5665,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5399,7 +5677,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5412,7 +5690,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Result) GetOutcome() Outcome {
@@ -5748,7 +6026,7 @@ type LoopStatus struct {
 
 func (x *LoopStatus) Reset() {
 	*x = LoopStatus{}
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5760,7 +6038,7 @@ func (x *LoopStatus) String() string {
 func (*LoopStatus) ProtoMessage() {}
 
 func (x *LoopStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5773,7 +6051,7 @@ func (x *LoopStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopStatus.ProtoReflect.Descriptor instead.
 func (*LoopStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LoopStatus) GetLoop() string {
@@ -5811,7 +6089,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5823,7 +6101,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5836,7 +6114,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -5904,7 +6182,7 @@ type BoardHead struct {
 
 func (x *BoardHead) Reset() {
 	*x = BoardHead{}
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5916,7 +6194,7 @@ func (x *BoardHead) String() string {
 func (*BoardHead) ProtoMessage() {}
 
 func (x *BoardHead) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5929,7 +6207,7 @@ func (x *BoardHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHead.ProtoReflect.Descriptor instead.
 func (*BoardHead) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BoardHead) GetName() string {
@@ -6090,7 +6368,7 @@ type NoteRate struct {
 
 func (x *NoteRate) Reset() {
 	*x = NoteRate{}
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6102,7 +6380,7 @@ func (x *NoteRate) String() string {
 func (*NoteRate) ProtoMessage() {}
 
 func (x *NoteRate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6115,7 +6393,7 @@ func (x *NoteRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteRate.ProtoReflect.Descriptor instead.
 func (*NoteRate) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *NoteRate) GetPrincipal() string {
@@ -6143,7 +6421,7 @@ type ConflictCount struct {
 
 func (x *ConflictCount) Reset() {
 	*x = ConflictCount{}
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6155,7 +6433,7 @@ func (x *ConflictCount) String() string {
 func (*ConflictCount) ProtoMessage() {}
 
 func (x *ConflictCount) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6168,7 +6446,7 @@ func (x *ConflictCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictCount.ProtoReflect.Descriptor instead.
 func (*ConflictCount) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ConflictCount) GetKey() string {
@@ -6196,7 +6474,7 @@ type ConflictBy struct {
 
 func (x *ConflictBy) Reset() {
 	*x = ConflictBy{}
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6208,7 +6486,7 @@ func (x *ConflictBy) String() string {
 func (*ConflictBy) ProtoMessage() {}
 
 func (x *ConflictBy) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6221,7 +6499,7 @@ func (x *ConflictBy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictBy.ProtoReflect.Descriptor instead.
 func (*ConflictBy) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ConflictBy) GetPrincipal() string {
@@ -6259,15 +6537,16 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Conflict
 	//	*SnapshotRecord_Digest
 	//	*SnapshotRecord_NoteRate
+	//	*SnapshotRecord_Invalidation
 	Record        isSnapshotRecord_Record `protobuf_oneof:"record"`
-	Note          bool                    `protobuf:"varint,11,opt,name=note,proto3" json:"note,omitempty"` // the event is of the notes' log
+	Note          bool                    `protobuf:"varint,100,opt,name=note,proto3" json:"note,omitempty"` // the event is of the notes' log
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6279,7 +6558,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6292,7 +6571,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SnapshotRecord) GetBoard() string {
@@ -6390,6 +6669,15 @@ func (x *SnapshotRecord) GetNoteRate() *NoteRate {
 	return nil
 }
 
+func (x *SnapshotRecord) GetInvalidation() *Invalidation {
+	if x != nil {
+		if x, ok := x.Record.(*SnapshotRecord_Invalidation); ok {
+			return x.Invalidation
+		}
+	}
+	return nil
+}
+
 func (x *SnapshotRecord) GetNote() bool {
 	if x != nil {
 		return x.Note
@@ -6437,6 +6725,10 @@ type SnapshotRecord_NoteRate struct {
 	NoteRate *NoteRate `protobuf:"bytes,10,opt,name=note_rate,json=noteRate,proto3,oneof"`
 }
 
+type SnapshotRecord_Invalidation struct {
+	Invalidation *Invalidation `protobuf:"bytes,12,opt,name=invalidation,proto3,oneof"`
+}
+
 func (*SnapshotRecord_Head) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_Entry) isSnapshotRecord_Record() {}
@@ -6455,6 +6747,8 @@ func (*SnapshotRecord_Digest) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_NoteRate) isSnapshotRecord_Record() {}
 
+func (*SnapshotRecord_Invalidation) isSnapshotRecord_Record() {}
+
 // DigestAt is one of the remembered digests (the last 1,024 entries).
 type DigestAt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6466,7 +6760,7 @@ type DigestAt struct {
 
 func (x *DigestAt) Reset() {
 	*x = DigestAt{}
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6478,7 +6772,7 @@ func (x *DigestAt) String() string {
 func (*DigestAt) ProtoMessage() {}
 
 func (x *DigestAt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6491,7 +6785,7 @@ func (x *DigestAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestAt.ProtoReflect.Descriptor instead.
 func (*DigestAt) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DigestAt) GetIndex() uint64 {
@@ -6525,7 +6819,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05Batch\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12/\n" +
 	"\x05stamp\x18\x02 \x01(\v2\x19.raftboard.board.v1.StampR\x05stamp\x127\n" +
-	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\xd9\x0e\n" +
+	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\x9b\x0f\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12/\n" +
 	"\x05actor\x18\x02 \x01(\v2\x19.raftboard.board.v1.ActorR\x05actor\x12\x12\n" +
@@ -6555,7 +6849,10 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x06append\x183 \x01(\v2\x1a.raftboard.board.v1.AppendH\x00R\x06append\x124\n" +
 	"\x06delete\x184 \x01(\v2\x1a.raftboard.board.v1.DeleteH\x00R\x06delete\x12+\n" +
 	"\x03txn\x185 \x01(\v2\x17.raftboard.board.v1.TxnH\x00R\x03txn\x12M\n" +
-	"\x0freport_conflict\x186 \x01(\v2\".raftboard.board.v1.ReportConflictH\x00R\x0ereportConflict\x121\n" +
+	"\x0freport_conflict\x186 \x01(\v2\".raftboard.board.v1.ReportConflictH\x00R\x0ereportConflict\x12@\n" +
+	"\n" +
+	"invalidate\x187 \x01(\v2\x1e.raftboard.board.v1.InvalidateH\x00R\n" +
+	"invalidate\x121\n" +
 	"\x05claim\x18< \x01(\v2\x19.raftboard.board.v1.ClaimH\x00R\x05claim\x12>\n" +
 	"\n" +
 	"claim_next\x18= \x01(\v2\x1d.raftboard.board.v1.ClaimNextH\x00R\tclaimNext\x12=\n" +
@@ -6615,7 +6912,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05loops\x18\x01 \x03(\v2\x1f.raftboard.board.v1.LoopRenewalR\x05loops\x123\n" +
 	"\x06let_go\x18\x02 \x03(\v2\x1c.raftboard.board.v1.LeaseRefR\x05letGo\"\x1f\n" +
 	"\tLoopClose\x12\x12\n" +
-	"\x04loop\x18\x01 \x01(\tR\x04loop\"\x91\x02\n" +
+	"\x04loop\x18\x01 \x01(\tR\x04loop\"\xa7\x02\n" +
 	"\x03Set\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x1d\n" +
@@ -6627,7 +6924,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"generation\x12\x16\n" +
 	"\x06source\x18\x06 \x01(\tR\x06source\x129\n" +
 	"\tfor_claim\x18\a \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\bforClaim\x122\n" +
-	"\x05fence\x18\b \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\x05fence\"\xd7\x01\n" +
+	"\x05fence\x18\b \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\x05fence\x12\x14\n" +
+	"\x05cites\x18\t \x03(\tR\x05cites\"\xed\x01\n" +
 	"\x06Append\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x1e\n" +
@@ -6636,7 +6934,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"generation\x12\x16\n" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x129\n" +
 	"\tfor_claim\x18\x05 \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\bforClaim\x122\n" +
-	"\x05fence\x18\x06 \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\x05fence\"Y\n" +
+	"\x05fence\x18\x06 \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\x05fence\x12\x14\n" +
+	"\x05cites\x18\a \x03(\tR\x05cites\"Y\n" +
 	"\x06Delete\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1d\n" +
 	"\n" +
@@ -6664,7 +6963,11 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x02op\"e\n" +
 	"\x03Txn\x121\n" +
 	"\x06guards\x18\x01 \x03(\v2\x19.raftboard.board.v1.GuardR\x06guards\x12+\n" +
-	"\x03ops\x18\x02 \x03(\v2\x19.raftboard.board.v1.TxnOpR\x03ops\"X\n" +
+	"\x03ops\x18\x02 \x03(\v2\x19.raftboard.board.v1.TxnOpR\x03ops\"6\n" +
+	"\n" +
+	"Invalidate\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"X\n" +
 	"\x0eReportConflict\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x1a\n" +
@@ -6693,7 +6996,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
-	"generation\"\x85\x01\n" +
+	"generation\"\x9b\x01\n" +
 	"\bComplete\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1e\n" +
 	"\n" +
@@ -6701,7 +7004,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"generation\x12\x1b\n" +
 	"\x06result\x18\x03 \x01(\fH\x00R\x06result\x88\x01\x01\x12\x1f\n" +
 	"\vresults_key\x18\x04 \x01(\tR\n" +
-	"resultsKeyB\t\n" +
+	"resultsKey\x12\x14\n" +
+	"\x05cites\x18\x05 \x03(\tR\x05citesB\t\n" +
 	"\a_result\"v\n" +
 	"\x04Fail\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1e\n" +
@@ -6731,7 +7035,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"namespaces\x12&\n" +
 	"\x0fmax_value_bytes\x18\x02 \x01(\x04R\rmaxValueBytes\x12&\n" +
 	"\x0fmax_board_bytes\x18\x03 \x01(\x04R\rmaxBoardBytes\x12)\n" +
-	"\x10history_versions\x18\x04 \x01(\rR\x0fhistoryVersions\"\x89\x03\n" +
+	"\x10history_versions\x18\x04 \x01(\rR\x0fhistoryVersions\"\x9f\x03\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x14\n" +
@@ -6751,7 +7055,23 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"generation\x12\x12\n" +
 	"\x04late\x18\r \x01(\bR\x04late\x129\n" +
 	"\tfor_claim\x18\x0e \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\bforClaim\x12\x14\n" +
-	"\x05first\x18\x12 \x01(\bR\x05first\"\x89\x02\n" +
+	"\x05cites\x18\x0f \x03(\tR\x05cites\x12\x14\n" +
+	"\x05first\x18\x12 \x01(\bR\x05first\"\xc1\x01\n" +
+	"\fInvalidation\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06author\x18\x03 \x01(\tR\x06author\x12\x1d\n" +
+	"\n" +
+	"acting_for\x18\x04 \x01(\tR\tactingFor\x12\x12\n" +
+	"\x04loop\x18\x05 \x01(\tR\x04loop\x12\x11\n" +
+	"\x04t_ms\x18\x06 \x01(\x03R\x03tMs\x12\x17\n" +
+	"\awall_ms\x18\a \x01(\x03R\x06wallMs\x12\x10\n" +
+	"\x03rev\x18\b \x01(\x04R\x03rev\"\x8d\x01\n" +
+	"\x04Mark\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12D\n" +
+	"\finvalidation\x18\x02 \x01(\v2 .raftboard.board.v1.InvalidationR\finvalidation\x12\x19\n" +
+	"\brests_on\x18\x03 \x03(\tR\arestsOn\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\x89\x02\n" +
 	"\bPrevious\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x12\n" +
 	"\x04loop\x18\x02 \x01(\tR\x04loop\x12\x1e\n" +
@@ -7040,7 +7360,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"ConflictBy\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x10\n" +
-	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\xa8\x04\n" +
+	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\xf6\x04\n" +
 	"\x0eSnapshotRecord\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x123\n" +
 	"\x04head\x18\x02 \x01(\v2\x1d.raftboard.board.v1.BoardHeadH\x00R\x04head\x121\n" +
@@ -7052,9 +7372,10 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\bconflict\x18\b \x01(\v2!.raftboard.board.v1.ConflictCountH\x00R\bconflict\x126\n" +
 	"\x06digest\x18\t \x01(\v2\x1c.raftboard.board.v1.DigestAtH\x00R\x06digest\x12;\n" +
 	"\tnote_rate\x18\n" +
-	" \x01(\v2\x1c.raftboard.board.v1.NoteRateH\x00R\bnoteRate\x12\x12\n" +
-	"\x04note\x18\v \x01(\bR\x04noteB\b\n" +
-	"\x06record\"8\n" +
+	" \x01(\v2\x1c.raftboard.board.v1.NoteRateH\x00R\bnoteRate\x12F\n" +
+	"\finvalidation\x18\f \x01(\v2 .raftboard.board.v1.InvalidationH\x00R\finvalidation\x12\x12\n" +
+	"\x04note\x18d \x01(\bR\x04noteB\b\n" +
+	"\x06recordJ\x04\b\v\x10\f\"8\n" +
 	"\bDigestAt\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest*\x92\x01\n" +
@@ -7096,7 +7417,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x16LOOP_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOOP_STATE_ACTIVE\x10\x01\x12\x17\n" +
 	"\x13LOOP_STATE_INACTIVE\x10\x02\x12\x14\n" +
-	"\x10LOOP_STATE_ENDED\x10\x03*\xea\x03\n" +
+	"\x10LOOP_STATE_ENDED\x10\x03*\xff\x03\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_APPEND\x10\x01\x12\f\n" +
@@ -7121,7 +7442,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x11KIND_BOARD_CREATE\x10\x12\x12\x12\n" +
 	"\x0eKIND_BOARD_SET\x10\x13\x12\r\n" +
 	"\tKIND_PARK\x10\x14\x12\x0f\n" +
-	"\vKIND_UNPARK\x10\x15\x12\x11\n" +
+	"\vKIND_UNPARK\x10\x15\x12\x13\n" +
+	"\x0fKIND_INVALIDATE\x10\x16\x12\x11\n" +
 	"\rKIND_CONFLICT\x10@\x12\x10\n" +
 	"\fKIND_REFUSED\x10A\x12\x17\n" +
 	"\x13KIND_FENCE_REJECTED\x10B*j\n" +
@@ -7143,7 +7465,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x10OUTCOME_NOT_SEEN\x10\x06\x12\x15\n" +
 	"\x11OUTCOME_ESCALATED\x10\a\x12\x13\n" +
 	"\x0fOUTCOME_TIMEOUT\x10\b\x12\x15\n" +
-	"\x11OUTCOME_CANCELLED\x10\t*\x92\a\n" +
+	"\x11OUTCOME_CANCELLED\x10\t*\xa8\a\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10CODE_BAD_REQUEST\x10\x01\x12\x10\n" +
@@ -7186,7 +7508,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x11CODE_LIMIT_BOARDS\x10-\x12\x14\n" +
 	"\x10CODE_LIMIT_LOOPS\x10.\x12\x19\n" +
 	"\x15CODE_LIMIT_NAMESPACES\x10/\x12\x17\n" +
-	"\x13CODE_LIMIT_REQUESTS\x100*K\n" +
+	"\x13CODE_LIMIT_REQUESTS\x100\x12\x14\n" +
+	"\x10CODE_LIMIT_CITES\x101*K\n" +
 	"\bProposed\x12\x18\n" +
 	"\x14PROPOSED_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vPROPOSED_NO\x10\x01\x12\x14\n" +
@@ -7205,7 +7528,7 @@ func file_fsm_pb_board_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_pb_board_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_fsm_pb_board_proto_goTypes = []any{
 	(Role)(0),               // 0: raftboard.board.v1.Role
 	(Mode)(0),               // 1: raftboard.board.v1.Mode
@@ -7243,39 +7566,42 @@ var file_fsm_pb_board_proto_goTypes = []any{
 	(*VersionIs)(nil),       // 33: raftboard.board.v1.VersionIs
 	(*TxnOp)(nil),           // 34: raftboard.board.v1.TxnOp
 	(*Txn)(nil),             // 35: raftboard.board.v1.Txn
-	(*ReportConflict)(nil),  // 36: raftboard.board.v1.ReportConflict
-	(*Claim)(nil),           // 37: raftboard.board.v1.Claim
-	(*ClaimNext)(nil),       // 38: raftboard.board.v1.ClaimNext
-	(*Heartbeat)(nil),       // 39: raftboard.board.v1.Heartbeat
-	(*Release)(nil),         // 40: raftboard.board.v1.Release
-	(*Complete)(nil),        // 41: raftboard.board.v1.Complete
-	(*Fail)(nil),            // 42: raftboard.board.v1.Fail
-	(*Reopen)(nil),          // 43: raftboard.board.v1.Reopen
-	(*ForceRelease)(nil),    // 44: raftboard.board.v1.ForceRelease
-	(*Unpark)(nil),          // 45: raftboard.board.v1.Unpark
-	(*Namespace)(nil),       // 46: raftboard.board.v1.Namespace
-	(*BoardSettings)(nil),   // 47: raftboard.board.v1.BoardSettings
-	(*Entry)(nil),           // 48: raftboard.board.v1.Entry
-	(*Previous)(nil),        // 49: raftboard.board.v1.Previous
-	(*Lease)(nil),           // 50: raftboard.board.v1.Lease
-	(*Ended)(nil),           // 51: raftboard.board.v1.Ended
-	(*Loop)(nil),            // 52: raftboard.board.v1.Loop
-	(*Kept)(nil),            // 53: raftboard.board.v1.Kept
-	(*Event)(nil),           // 54: raftboard.board.v1.Event
-	(*Node)(nil),            // 55: raftboard.board.v1.Node
-	(*Leadership)(nil),      // 56: raftboard.board.v1.Leadership
-	(*ClusterRecord)(nil),   // 57: raftboard.board.v1.ClusterRecord
-	(*Counters)(nil),        // 58: raftboard.board.v1.Counters
-	(*NamespaceCounts)(nil), // 59: raftboard.board.v1.NamespaceCounts
-	(*Result)(nil),          // 60: raftboard.board.v1.Result
-	(*LoopStatus)(nil),      // 61: raftboard.board.v1.LoopStatus
-	(*SnapshotHeader)(nil),  // 62: raftboard.board.v1.SnapshotHeader
-	(*BoardHead)(nil),       // 63: raftboard.board.v1.BoardHead
-	(*NoteRate)(nil),        // 64: raftboard.board.v1.NoteRate
-	(*ConflictCount)(nil),   // 65: raftboard.board.v1.ConflictCount
-	(*ConflictBy)(nil),      // 66: raftboard.board.v1.ConflictBy
-	(*SnapshotRecord)(nil),  // 67: raftboard.board.v1.SnapshotRecord
-	(*DigestAt)(nil),        // 68: raftboard.board.v1.DigestAt
+	(*Invalidate)(nil),      // 36: raftboard.board.v1.Invalidate
+	(*ReportConflict)(nil),  // 37: raftboard.board.v1.ReportConflict
+	(*Claim)(nil),           // 38: raftboard.board.v1.Claim
+	(*ClaimNext)(nil),       // 39: raftboard.board.v1.ClaimNext
+	(*Heartbeat)(nil),       // 40: raftboard.board.v1.Heartbeat
+	(*Release)(nil),         // 41: raftboard.board.v1.Release
+	(*Complete)(nil),        // 42: raftboard.board.v1.Complete
+	(*Fail)(nil),            // 43: raftboard.board.v1.Fail
+	(*Reopen)(nil),          // 44: raftboard.board.v1.Reopen
+	(*ForceRelease)(nil),    // 45: raftboard.board.v1.ForceRelease
+	(*Unpark)(nil),          // 46: raftboard.board.v1.Unpark
+	(*Namespace)(nil),       // 47: raftboard.board.v1.Namespace
+	(*BoardSettings)(nil),   // 48: raftboard.board.v1.BoardSettings
+	(*Entry)(nil),           // 49: raftboard.board.v1.Entry
+	(*Invalidation)(nil),    // 50: raftboard.board.v1.Invalidation
+	(*Mark)(nil),            // 51: raftboard.board.v1.Mark
+	(*Previous)(nil),        // 52: raftboard.board.v1.Previous
+	(*Lease)(nil),           // 53: raftboard.board.v1.Lease
+	(*Ended)(nil),           // 54: raftboard.board.v1.Ended
+	(*Loop)(nil),            // 55: raftboard.board.v1.Loop
+	(*Kept)(nil),            // 56: raftboard.board.v1.Kept
+	(*Event)(nil),           // 57: raftboard.board.v1.Event
+	(*Node)(nil),            // 58: raftboard.board.v1.Node
+	(*Leadership)(nil),      // 59: raftboard.board.v1.Leadership
+	(*ClusterRecord)(nil),   // 60: raftboard.board.v1.ClusterRecord
+	(*Counters)(nil),        // 61: raftboard.board.v1.Counters
+	(*NamespaceCounts)(nil), // 62: raftboard.board.v1.NamespaceCounts
+	(*Result)(nil),          // 63: raftboard.board.v1.Result
+	(*LoopStatus)(nil),      // 64: raftboard.board.v1.LoopStatus
+	(*SnapshotHeader)(nil),  // 65: raftboard.board.v1.SnapshotHeader
+	(*BoardHead)(nil),       // 66: raftboard.board.v1.BoardHead
+	(*NoteRate)(nil),        // 67: raftboard.board.v1.NoteRate
+	(*ConflictCount)(nil),   // 68: raftboard.board.v1.ConflictCount
+	(*ConflictBy)(nil),      // 69: raftboard.board.v1.ConflictBy
+	(*SnapshotRecord)(nil),  // 70: raftboard.board.v1.SnapshotRecord
+	(*DigestAt)(nil),        // 71: raftboard.board.v1.DigestAt
 }
 var file_fsm_pb_board_proto_depIdxs = []int32{
 	0,  // 0: raftboard.board.v1.Actor.roles:type_name -> raftboard.board.v1.Role
@@ -7299,82 +7625,85 @@ var file_fsm_pb_board_proto_depIdxs = []int32{
 	30, // 18: raftboard.board.v1.Command.append:type_name -> raftboard.board.v1.Append
 	31, // 19: raftboard.board.v1.Command.delete:type_name -> raftboard.board.v1.Delete
 	35, // 20: raftboard.board.v1.Command.txn:type_name -> raftboard.board.v1.Txn
-	36, // 21: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
-	37, // 22: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
-	38, // 23: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
-	39, // 24: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
-	40, // 25: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
-	41, // 26: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
-	42, // 27: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
-	43, // 28: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
-	44, // 29: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
-	45, // 30: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
-	55, // 31: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
-	47, // 32: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
-	47, // 33: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
-	25, // 34: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
-	26, // 35: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
-	26, // 36: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	26, // 37: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
-	26, // 38: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	26, // 39: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
-	33, // 40: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
-	26, // 41: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
-	29, // 42: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
-	30, // 43: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
-	31, // 44: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
-	37, // 45: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
-	40, // 46: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
-	41, // 47: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
-	42, // 48: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
-	32, // 49: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
-	34, // 50: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
-	1,  // 51: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
-	46, // 52: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
-	26, // 53: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	3,  // 54: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
-	2,  // 55: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
-	3,  // 56: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
-	49, // 57: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
-	3,  // 58: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
-	4,  // 59: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
-	51, // 60: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
-	7,  // 61: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
-	8,  // 62: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
-	5,  // 63: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
-	6,  // 64: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
-	3,  // 65: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
-	8,  // 66: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
-	56, // 67: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
-	55, // 68: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
-	7,  // 69: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
-	8,  // 70: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
-	49, // 71: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
-	59, // 72: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	51, // 73: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
-	61, // 74: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
-	60, // 75: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
-	9,  // 76: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
-	8,  // 77: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
-	4,  // 78: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
-	57, // 79: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	47, // 80: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
-	58, // 81: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
-	66, // 82: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
-	63, // 83: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
-	48, // 84: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
-	50, // 85: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
-	52, // 86: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
-	53, // 87: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
-	54, // 88: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
-	65, // 89: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
-	68, // 90: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
-	64, // 91: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
-	92, // [92:92] is the sub-list for method output_type
-	92, // [92:92] is the sub-list for method input_type
-	92, // [92:92] is the sub-list for extension type_name
-	92, // [92:92] is the sub-list for extension extendee
-	0,  // [0:92] is the sub-list for field type_name
+	37, // 21: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
+	36, // 22: raftboard.board.v1.Command.invalidate:type_name -> raftboard.board.v1.Invalidate
+	38, // 23: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
+	39, // 24: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
+	40, // 25: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
+	41, // 26: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
+	42, // 27: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
+	43, // 28: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
+	44, // 29: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
+	45, // 30: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
+	46, // 31: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
+	58, // 32: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
+	48, // 33: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
+	48, // 34: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
+	25, // 35: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
+	26, // 36: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
+	26, // 37: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	26, // 38: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
+	26, // 39: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	26, // 40: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
+	33, // 41: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
+	26, // 42: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
+	29, // 43: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
+	30, // 44: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
+	31, // 45: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
+	38, // 46: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
+	41, // 47: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
+	42, // 48: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
+	43, // 49: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
+	32, // 50: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
+	34, // 51: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
+	1,  // 52: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
+	47, // 53: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
+	26, // 54: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	50, // 55: raftboard.board.v1.Mark.invalidation:type_name -> raftboard.board.v1.Invalidation
+	3,  // 56: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
+	2,  // 57: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
+	3,  // 58: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
+	52, // 59: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
+	3,  // 60: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
+	4,  // 61: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
+	54, // 62: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
+	7,  // 63: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
+	8,  // 64: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
+	5,  // 65: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
+	6,  // 66: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
+	3,  // 67: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
+	8,  // 68: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
+	59, // 69: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
+	58, // 70: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
+	7,  // 71: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
+	8,  // 72: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
+	52, // 73: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
+	62, // 74: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	54, // 75: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
+	64, // 76: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
+	63, // 77: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
+	9,  // 78: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
+	8,  // 79: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
+	4,  // 80: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
+	60, // 81: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	48, // 82: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
+	61, // 83: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
+	69, // 84: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
+	66, // 85: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
+	49, // 86: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
+	53, // 87: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
+	55, // 88: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
+	56, // 89: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
+	57, // 90: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
+	68, // 91: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
+	71, // 92: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
+	67, // 93: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
+	50, // 94: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
+	95, // [95:95] is the sub-list for method output_type
+	95, // [95:95] is the sub-list for method input_type
+	95, // [95:95] is the sub-list for extension type_name
+	95, // [95:95] is the sub-list for extension extendee
+	0,  // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_fsm_pb_board_proto_init() }
@@ -7401,6 +7730,7 @@ func file_fsm_pb_board_proto_init() {
 		(*Command_Delete)(nil),
 		(*Command_Txn)(nil),
 		(*Command_ReportConflict)(nil),
+		(*Command_Invalidate)(nil),
 		(*Command_Claim)(nil),
 		(*Command_ClaimNext)(nil),
 		(*Command_Heartbeat)(nil),
@@ -7427,12 +7757,12 @@ func file_fsm_pb_board_proto_init() {
 		(*TxnOp_Complete)(nil),
 		(*TxnOp_Fail)(nil),
 	}
-	file_fsm_pb_board_proto_msgTypes[27].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[28].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[29].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[31].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[50].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[57].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[30].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[32].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[53].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[60].OneofWrappers = []any{
 		(*SnapshotRecord_Head)(nil),
 		(*SnapshotRecord_Entry)(nil),
 		(*SnapshotRecord_Lease)(nil),
@@ -7442,6 +7772,7 @@ func file_fsm_pb_board_proto_init() {
 		(*SnapshotRecord_Conflict)(nil),
 		(*SnapshotRecord_Digest)(nil),
 		(*SnapshotRecord_NoteRate)(nil),
+		(*SnapshotRecord_Invalidation)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -7449,7 +7780,7 @@ func file_fsm_pb_board_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_pb_board_proto_rawDesc), len(file_fsm_pb_board_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   59,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -24,6 +24,7 @@ type board struct {
 	kept      Table[*boardpb.Kept]
 	conflicts Table[*boardpb.ConflictCount]
 	rates     Table[*boardpb.NoteRate]
+	marks     Table[*boardpb.Invalidation]
 	changes   eventLog
 	notes     eventLog
 	sum       Sum // of all of these
@@ -36,6 +37,8 @@ type board struct {
 	current  order                   // what the keys hold now, by rev
 	authors  authors                 // of those items
 	old      btree.Set[string]       // see oldKey: what a newer version or state replaced
+	citing   btree.Set[string]       // cited NUL citing: refs
+	shared   *btree.Set[string]      // the copy of citing that Views hold; nil: it has changed
 	tombs    btree.Set[string]       // rev key: keys of which only numbers are left
 	due      *btree.BTreeG[Deadline] // of leases and delays of this board
 	idem     idemOrder
@@ -77,6 +80,7 @@ func newBoard(s *State, name string) *board {
 		kept:      newTable[*boardpb.Kept](g),
 		conflicts: newTable[*boardpb.ConflictCount](g),
 		rates:     newTable[*boardpb.NoteRate](g),
+		marks:     newTable[*boardpb.Invalidation](g),
 		head:      head{nextQueuePos: 1},
 		idem:      newIdemOrder(),
 		nonces:    map[string]string{},
@@ -133,7 +137,14 @@ func EntryBytes(e *boardpb.Entry) uint64 {
 	if e.Deleted {
 		return 0
 	}
-	return uint64(entryOverhead + len(e.Key) + len(e.Value) + len(e.Source) + len(e.Author))
+	return uint64(entryOverhead + len(e.Key) + len(e.Value) + len(e.Source) + len(e.Author) + textBytes(e.Cites))
+}
+
+func textBytes(texts []string) (n int) {
+	for _, s := range texts {
+		n += len(s)
+	}
+	return n
 }
 
 func revKey(rev uint64, key string) string {
@@ -177,8 +188,8 @@ func (b *board) recount() {
 	for i, space := range b.schema.spaces {
 		b.counts[i] = &boardpb.NamespaceCounts{Pattern: space.Pattern.String()}
 	}
-	b.old, b.tombs, b.current = btree.Set[string]{}, btree.Set[string]{}, order{}
-	b.authors = newAuthors()
+	b.old, b.tombs, b.current, b.citing = btree.Set[string]{}, btree.Set[string]{}, order{}, btree.Set[string]{}
+	b.authors, b.shared = newAuthors(), nil
 	b.entries.index.Scan(func(key string, r *Record[*Key]) bool {
 		k := r.newest()
 		if !k.Newest().Deleted {
@@ -186,6 +197,7 @@ func (b *board) recount() {
 		}
 		b.followVersions(key, nil, k)
 		b.followCurrent(key, nil, k)
+		b.followCites(nil, k)
 		b.followTomb(key, nil, nil)
 		return true
 	})

@@ -34,6 +34,7 @@ func (x *Txn) Commit() (rev uint64) {
 	}
 	commitPlain(x, at, &x.conflicts, &b.conflicts, (*encoder).conflict)
 	commitPlain(x, at, &x.rates, &b.rates, (*encoder).noteRate)
+	commitPlain(x, at, &x.marks, &b.marks, (*encoder).invalidation)
 	if x.compactEvents > 0 {
 		x.trimEvents(&b.changes, &x.head.trimmedChange)
 		x.trimEvents(&b.notes, &x.head.trimmedNote)
@@ -50,7 +51,7 @@ func (x *Txn) Commit() (rev uint64) {
 func (x *Txn) empty() bool {
 	return len(x.events) == 0 && x.compactEvents == 0 && x.head == x.b.head &&
 		len(x.entries.list) == 0 && len(x.leases.list) == 0 && len(x.loops.list) == 0 &&
-		len(x.kept.list) == 0 && len(x.conflicts.list) == 0 && len(x.rates.list) == 0
+		len(x.kept.list) == 0 && len(x.conflicts.list) == 0 && len(x.rates.list) == 0 && len(x.marks.list) == 0
 }
 
 // PendingRev is the rev an answer names: the commit's, or the board's when it takes none.
@@ -100,6 +101,7 @@ func (x *Txn) commitKey(at uint64, ch *stagedChange[*Key]) {
 	}
 	b.followVersions(ch.key, old, ch.v)
 	b.followCurrent(ch.key, old, ch.v)
+	b.followCites(old, ch.v)
 	b.followTomb(ch.key, old, b.lease(ch.key))
 	x.account(oldTotal, newTotal)
 	if wasLive != isLive {

@@ -98,6 +98,7 @@ func (e *encoder) entry(board string, v *boardpb.Entry) Sum {
 	e.u64(v.Generation)
 	e.flag(v.Late)
 	e.ref(v.ForClaim)
+	e.strs(v.Cites)
 	e.flag(v.First)
 	return e.sum()
 }
@@ -234,6 +235,19 @@ func (e *encoder) conflict(board string, v *boardpb.ConflictCount) Sum {
 		e.u64(uint64(b.Count))
 		e.u64(b.Rev)
 	}
+	return e.sum()
+}
+
+func (e *encoder) invalidation(board string, v *boardpb.Invalidation) Sum {
+	e.start('I', board)
+	e.str(v.Ref)
+	e.str(v.Reason)
+	e.str(v.Author)
+	e.str(v.ActingFor)
+	e.str(v.Loop)
+	e.i64(v.TMs)
+	e.i64(v.WallMs)
+	e.u64(v.Rev)
 	return e.sum()
 }
 

@@ -16,6 +16,8 @@
 //	board.go   one board                        room.go    the board's cap, compaction
 //	view.go    reading                          load.go    snapshots
 //	key.go     keys, patterns, names            schema.go  the namespace table
+//	past.go    a board as it was at a rev       marks.go   citations, what was invalidated
+//	ref.go     refs to records
 //	digest.go  our own encoding                 limits.go  numbers that change a result
 //	recent.go  what keys hold now, by rev
 package state

@@ -24,6 +24,7 @@ func (s *State) Derived() []string {
 		}
 		b.holdings.Scan(func(h string) bool { put("holding %q", h); return true })
 		b.old.Scan(func(rk string) bool { put("replaced %q", rk); return true })
+		b.citing.Scan(func(at string) bool { put("cited %q", at); return true })
 		b.tombs.Scan(func(rk string) bool { put("tombstone %q", rk); return true })
 		(&Board{published: b.publish(s.applied)}).NewestFirst(func(c Current) bool {
 			put("current %s@%d of rev %d in %d", c.Entry.Key, c.Entry.Version, c.Entry.Rev, c.Space)

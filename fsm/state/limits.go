@@ -22,6 +22,7 @@ const (
 	MaxIdemKey             = 64
 	MaxPrincipal           = 48
 	MaxTxn                 = 64 // guards, and operations
+	MaxCites               = 64 // refs of one write
 	MaxNamespaces          = 128
 	MaxBoards              = 256
 	MaxNodeText            = 512 // bytes of an id, a name, an address, a version of a node

@@ -62,6 +62,9 @@ func (p *published) export(each func(*boardpb.SnapshotRecord) error) (err error)
 	walk(p.rates, p.at, &err, func(r *boardpb.NoteRate) bool {
 		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_NoteRate{NoteRate: r}})
 	})
+	walk(p.marks, p.at, &err, func(v *boardpb.Invalidation) bool {
+		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Invalidation{Invalidation: v}})
+	})
 	for _, log := range []*eventLog{&p.changes, &p.notes} {
 		for o := log.first; o < log.next && err == nil; o++ {
 			put(&boardpb.SnapshotRecord{Note: log == &p.notes, Record: &boardpb.SnapshotRecord_Event{Event: log.at(o)}})
@@ -142,6 +145,9 @@ func (l *Loader) Load(r *boardpb.SnapshotRecord) error {
 	case *boardpb.SnapshotRecord_NoteRate:
 		sum = e.noteRate(b.name, v.NoteRate)
 		b.rates.put(0, v.NoteRate.Principal, v.NoteRate)
+	case *boardpb.SnapshotRecord_Invalidation:
+		sum = e.invalidation(b.name, v.Invalidation)
+		b.marks.put(0, v.Invalidation.Ref, v.Invalidation)
 	case *boardpb.SnapshotRecord_Event:
 		sum = e.event(b.name, v.Event)
 		log := &b.changes

@@ -20,6 +20,7 @@ type Txn struct {
 	kept      staged[*boardpb.Kept]
 	conflicts staged[*boardpb.ConflictCount]
 	rates     staged[*boardpb.NoteRate]
+	marks     staged[*boardpb.Invalidation]
 	events    []*boardpb.Event
 
 	compactEvents uint64         // events before this rev go at Commit
@@ -101,6 +102,7 @@ func (x *Txn) Discard() {
 	x.kept.reset()
 	x.conflicts.reset()
 	x.rates.reset()
+	x.marks.reset()
 	clear(x.events)
 	x.events = x.events[:0]
 	x.head, x.compactEvents, x.lostStates = x.b.head, 0, nil

@@ -36,6 +36,8 @@ type published struct {
 	kept      Index[*boardpb.Kept]
 	conflicts Index[*boardpb.ConflictCount]
 	rates     Index[*boardpb.NoteRate]
+	marks     Index[*boardpb.Invalidation]
+	citing    *btree.Set[string]
 	changes   eventLog
 	notes     eventLog
 	counts    []*boardpb.NamespaceCounts
@@ -67,10 +69,18 @@ func (b *board) publish(at uint64) *published {
 	return &published{
 		name: b.name, at: at, head: b.head, settings: b.settings, schema: b.schema,
 		entries: b.entries.publish(), leases: b.leases.publish(), loops: b.loops.publish(),
-		kept: b.kept.publish(), conflicts: b.conflicts.publish(), rates: b.rates.publish(),
+		kept: b.kept.publish(), conflicts: b.conflicts.publish(), rates: b.rates.publish(), marks: b.marks.publish(),
 		changes: b.changes, notes: b.notes, counts: b.counts, current: b.current.Copy(),
-		authors: b.authors.index.Copy(),
+		authors: b.authors.index.Copy(), citing: b.citations(),
 	}
+}
+
+// citations are copied only when they changed: most boards cite nothing for long stretches.
+func (b *board) citations() *btree.Set[string] {
+	if b.shared == nil {
+		b.shared = b.citing.Copy()
+	}
+	return b.shared
 }
 
 // Applied is the index of the newest entry the View shows, Term that entry's term.
@@ -138,7 +148,7 @@ func (v *View) Board(name string) *Board {
 		p := v.boards[ClusterBoard] // empty but for idempotency keys, with the default table
 		return &Board{published: &published{name: name, at: p.at, settings: p.settings,
 			schema: p.schema, head: head{settingsVersion: 1}, counts: p.counts, current: &order{},
-			authors: &btree.Map[string, uint32]{}}, view: v, implicit: true}
+			authors: &btree.Map[string, uint32]{}, citing: p.citing}, view: v, implicit: true}
 	}
 	return nil
 }

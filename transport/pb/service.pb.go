@@ -272,6 +272,7 @@ type ReadRequest struct {
 	//	*ReadRequest_Boards
 	//	*ReadRequest_LoopStatus
 	//	*ReadRequest_View
+	//	*ReadRequest_Trace
 	Query         isReadRequest_Query `protobuf_oneof:"query"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -462,6 +463,15 @@ func (x *ReadRequest) GetView() *ViewQuery {
 	return nil
 }
 
+func (x *ReadRequest) GetTrace() *TraceQuery {
+	if x != nil {
+		if x, ok := x.Query.(*ReadRequest_Trace); ok {
+			return x.Trace
+		}
+	}
+	return nil
+}
+
 type isReadRequest_Query interface {
 	isReadRequest_Query()
 }
@@ -510,6 +520,10 @@ type ReadRequest_View struct {
 	View *ViewQuery `protobuf:"bytes,30,opt,name=view,proto3,oneof"`
 }
 
+type ReadRequest_Trace struct {
+	Trace *TraceQuery `protobuf:"bytes,31,opt,name=trace,proto3,oneof"`
+}
+
 func (*ReadRequest_Get) isReadRequest_Query() {}
 
 func (*ReadRequest_History) isReadRequest_Query() {}
@@ -531,6 +545,8 @@ func (*ReadRequest_Boards) isReadRequest_Query() {}
 func (*ReadRequest_LoopStatus) isReadRequest_Query() {}
 
 func (*ReadRequest_View) isReadRequest_Query() {}
+
+func (*ReadRequest_Trace) isReadRequest_Query() {}
 
 type GetQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1125,6 +1141,66 @@ func (x *ViewQuery) GetNonce() string {
 	return ""
 }
 
+type TraceQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	After         uint32                 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceQuery) Reset() {
+	*x = TraceQuery{}
+	mi := &file_transport_pb_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceQuery) ProtoMessage() {}
+
+func (x *TraceQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceQuery.ProtoReflect.Descriptor instead.
+func (*TraceQuery) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TraceQuery) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *TraceQuery) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *TraceQuery) GetAfter() uint32 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
 type LoopQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Loop          string                 `protobuf:"bytes,1,opt,name=loop,proto3" json:"loop,omitempty"`
@@ -1136,7 +1212,7 @@ type LoopQuery struct {
 
 func (x *LoopQuery) Reset() {
 	*x = LoopQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[14]
+	mi := &file_transport_pb_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1224,7 @@ func (x *LoopQuery) String() string {
 func (*LoopQuery) ProtoMessage() {}
 
 func (x *LoopQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[14]
+	mi := &file_transport_pb_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1237,7 @@ func (x *LoopQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopQuery.ProtoReflect.Descriptor instead.
 func (*LoopQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{14}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LoopQuery) GetLoop() string {
@@ -1208,6 +1284,7 @@ type ReadResponse struct {
 	//	*ReadResponse_Boards
 	//	*ReadResponse_LoopStatus
 	//	*ReadResponse_View
+	//	*ReadResponse_Trace
 	Answer        isReadResponse_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1215,7 +1292,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[15]
+	mi := &file_transport_pb_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1304,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[15]
+	mi := &file_transport_pb_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1317,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{15}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReadResponse) GetFailure() *pb.Result {
@@ -1405,6 +1482,15 @@ func (x *ReadResponse) GetView() *ViewAnswer {
 	return nil
 }
 
+func (x *ReadResponse) GetTrace() *TraceAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ReadResponse_Trace); ok {
+			return x.Trace
+		}
+	}
+	return nil
+}
+
 type isReadResponse_Answer interface {
 	isReadResponse_Answer()
 }
@@ -1453,6 +1539,10 @@ type ReadResponse_View struct {
 	View *ViewAnswer `protobuf:"bytes,30,opt,name=view,proto3,oneof"`
 }
 
+type ReadResponse_Trace struct {
+	Trace *TraceAnswer `protobuf:"bytes,31,opt,name=trace,proto3,oneof"`
+}
+
 func (*ReadResponse_Get) isReadResponse_Answer() {}
 
 func (*ReadResponse_History) isReadResponse_Answer() {}
@@ -1475,19 +1565,22 @@ func (*ReadResponse_LoopStatus) isReadResponse_Answer() {}
 
 func (*ReadResponse_View) isReadResponse_Answer() {}
 
+func (*ReadResponse_Trace) isReadResponse_Answer() {}
+
 type GetAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entry         *pb.Entry              `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
 	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"` // items of an append key
 	Lease         *pb.Lease              `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`  // of a leased key
 	Mode          pb.Mode                `protobuf:"varint,4,opt,name=mode,proto3,enum=raftboard.board.v1.Mode" json:"mode,omitempty"`
+	Mark          *pb.Mark               `protobuf:"bytes,5,opt,name=mark,proto3" json:"mark,omitempty"` // when there is something to know of it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetAnswer) Reset() {
 	*x = GetAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[16]
+	mi := &file_transport_pb_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1592,7 @@ func (x *GetAnswer) String() string {
 func (*GetAnswer) ProtoMessage() {}
 
 func (x *GetAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[16]
+	mi := &file_transport_pb_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1605,7 @@ func (x *GetAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAnswer.ProtoReflect.Descriptor instead.
 func (*GetAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{16}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetAnswer) GetEntry() *pb.Entry {
@@ -1543,18 +1636,26 @@ func (x *GetAnswer) GetMode() pb.Mode {
 	return pb.Mode(0)
 }
 
+func (x *GetAnswer) GetMark() *pb.Mark {
+	if x != nil {
+		return x.Mark
+	}
+	return nil
+}
+
 type HistoryAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       []*pb.Entry            `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	HasMore       bool                   `protobuf:"varint,2,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
 	OldestVersion uint64                 `protobuf:"varint,3,opt,name=oldest_version,json=oldestVersion,proto3" json:"oldest_version,omitempty"`
+	Marks         []*pb.Mark             `protobuf:"bytes,4,rep,name=marks,proto3" json:"marks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HistoryAnswer) Reset() {
 	*x = HistoryAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1667,7 @@ func (x *HistoryAnswer) String() string {
 func (*HistoryAnswer) ProtoMessage() {}
 
 func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1680,7 @@ func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryAnswer.ProtoReflect.Descriptor instead.
 func (*HistoryAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HistoryAnswer) GetEntries() []*pb.Entry {
@@ -1603,23 +1704,32 @@ func (x *HistoryAnswer) GetOldestVersion() uint64 {
 	return 0
 }
 
+func (x *HistoryAnswer) GetMarks() []*pb.Mark {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
 type ListItem struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	Author        string                 `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
-	TMs           int64                  `protobuf:"varint,4,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"`
-	WallMs        int64                  `protobuf:"varint,5,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
-	Bytes         uint64                 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	Rev           uint64                 `protobuf:"varint,7,opt,name=rev,proto3" json:"rev,omitempty"`
-	Count         uint64                 `protobuf:"varint,8,opt,name=count,proto3" json:"count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Key                string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Version            uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Author             string                 `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
+	TMs                int64                  `protobuf:"varint,4,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"`
+	WallMs             int64                  `protobuf:"varint,5,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	Bytes              uint64                 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Rev                uint64                 `protobuf:"varint,7,opt,name=rev,proto3" json:"rev,omitempty"`
+	Count              uint64                 `protobuf:"varint,8,opt,name=count,proto3" json:"count,omitempty"`
+	Invalidated        bool                   `protobuf:"varint,9,opt,name=invalidated,proto3" json:"invalidated,omitempty"`
+	RestsOnInvalidated bool                   `protobuf:"varint,10,opt,name=rests_on_invalidated,json=restsOnInvalidated,proto3" json:"rests_on_invalidated,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ListItem) Reset() {
 	*x = ListItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1741,7 @@ func (x *ListItem) String() string {
 func (*ListItem) ProtoMessage() {}
 
 func (x *ListItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1754,7 @@ func (x *ListItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListItem.ProtoReflect.Descriptor instead.
 func (*ListItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListItem) GetKey() string {
@@ -1703,6 +1813,20 @@ func (x *ListItem) GetCount() uint64 {
 	return 0
 }
 
+func (x *ListItem) GetInvalidated() bool {
+	if x != nil {
+		return x.Invalidated
+	}
+	return false
+}
+
+func (x *ListItem) GetRestsOnInvalidated() bool {
+	if x != nil {
+		return x.RestsOnInvalidated
+	}
+	return false
+}
+
 type ListAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*ListItem            `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
@@ -1713,7 +1837,7 @@ type ListAnswer struct {
 
 func (x *ListAnswer) Reset() {
 	*x = ListAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1725,7 +1849,7 @@ func (x *ListAnswer) String() string {
 func (*ListAnswer) ProtoMessage() {}
 
 func (x *ListAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1738,7 +1862,7 @@ func (x *ListAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
 func (*ListAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListAnswer) GetItems() []*ListItem {
@@ -1760,13 +1884,14 @@ type DumpAnswer struct {
 	Entries       []*pb.Entry            `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	Leases        []*pb.Lease            `protobuf:"bytes,2,rep,name=leases,proto3" json:"leases,omitempty"`
 	Next          string                 `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
+	Marks         []*pb.Mark             `protobuf:"bytes,4,rep,name=marks,proto3" json:"marks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DumpAnswer) Reset() {
 	*x = DumpAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1903,7 @@ func (x *DumpAnswer) String() string {
 func (*DumpAnswer) ProtoMessage() {}
 
 func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1916,7 @@ func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpAnswer.ProtoReflect.Descriptor instead.
 func (*DumpAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DumpAnswer) GetEntries() []*pb.Entry {
@@ -1815,6 +1940,13 @@ func (x *DumpAnswer) GetNext() string {
 	return ""
 }
 
+func (x *DumpAnswer) GetMarks() []*pb.Mark {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
 type LeasesAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Leases        []*LeaseRow            `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
@@ -1825,7 +1957,7 @@ type LeasesAnswer struct {
 
 func (x *LeasesAnswer) Reset() {
 	*x = LeasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +1969,7 @@ func (x *LeasesAnswer) String() string {
 func (*LeasesAnswer) ProtoMessage() {}
 
 func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1982,7 @@ func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasesAnswer.ProtoReflect.Descriptor instead.
 func (*LeasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeasesAnswer) GetLeases() []*LeaseRow {
@@ -1880,7 +2012,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +2024,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +2037,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LeaseRow) GetLease() *pb.Lease {
@@ -1955,7 +2087,7 @@ type EventsAnswer struct {
 
 func (x *EventsAnswer) Reset() {
 	*x = EventsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2099,7 @@ func (x *EventsAnswer) String() string {
 func (*EventsAnswer) ProtoMessage() {}
 
 func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2112,7 @@ func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
 func (*EventsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EventsAnswer) GetEvents() []*pb.Event {
@@ -2021,7 +2153,7 @@ type DescribeAnswer struct {
 
 func (x *DescribeAnswer) Reset() {
 	*x = DescribeAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2165,7 @@ func (x *DescribeAnswer) String() string {
 func (*DescribeAnswer) ProtoMessage() {}
 
 func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2178,7 @@ func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeAnswer.ProtoReflect.Descriptor instead.
 func (*DescribeAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DescribeAnswer) GetHead() *pb.BoardHead {
@@ -2079,7 +2211,7 @@ type StatsAnswer struct {
 
 func (x *StatsAnswer) Reset() {
 	*x = StatsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2223,7 @@ func (x *StatsAnswer) String() string {
 func (*StatsAnswer) ProtoMessage() {}
 
 func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2236,7 @@ func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsAnswer.ProtoReflect.Descriptor instead.
 func (*StatsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StatsAnswer) GetCounters() *pb.Counters {
@@ -2173,7 +2305,7 @@ type BoardsAnswer struct {
 
 func (x *BoardsAnswer) Reset() {
 	*x = BoardsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2317,7 @@ func (x *BoardsAnswer) String() string {
 func (*BoardsAnswer) ProtoMessage() {}
 
 func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2330,7 @@ func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardsAnswer.ProtoReflect.Descriptor instead.
 func (*BoardsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BoardsAnswer) GetBoards() []*BoardRow {
@@ -2229,7 +2361,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2373,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2386,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BoardRow) GetName() string {
@@ -2312,7 +2444,7 @@ type ViewAnswer struct {
 
 func (x *ViewAnswer) Reset() {
 	*x = ViewAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2456,7 @@ func (x *ViewAnswer) String() string {
 func (*ViewAnswer) ProtoMessage() {}
 
 func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2469,7 @@ func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnswer.ProtoReflect.Descriptor instead.
 func (*ViewAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ViewAnswer) GetText() string {
@@ -2375,6 +2507,159 @@ func (x *ViewAnswer) GetMissingPins() uint64 {
 	return 0
 }
 
+// TraceAnswer is where a record comes from, and what came of it.
+type TraceAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entry         *pb.Entry              `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"` // without its value
+	Mark          *pb.Mark               `protobuf:"bytes,2,opt,name=mark,proto3" json:"mark,omitempty"`
+	Rows          []*TraceRow            `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`            // what it cites first, then what cites it; each nearest first
+	Next          uint32                 `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"`           // give it as after; 0: that is all
+	Truncated     bool                   `protobuf:"varint,5,opt,name=truncated,proto3" json:"truncated,omitempty"` // more than can be looked through
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceAnswer) Reset() {
+	*x = TraceAnswer{}
+	mi := &file_transport_pb_service_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceAnswer) ProtoMessage() {}
+
+func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceAnswer.ProtoReflect.Descriptor instead.
+func (*TraceAnswer) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *TraceAnswer) GetEntry() *pb.Entry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+func (x *TraceAnswer) GetMark() *pb.Mark {
+	if x != nil {
+		return x.Mark
+	}
+	return nil
+}
+
+func (x *TraceAnswer) GetRows() []*TraceRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *TraceAnswer) GetNext() uint32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *TraceAnswer) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+type TraceRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	CitesIt       bool                   `protobuf:"varint,2,opt,name=cites_it,json=citesIt,proto3" json:"cites_it,omitempty"` // false: it is cited, directly or through others
+	Distance      uint32                 `protobuf:"varint,3,opt,name=distance,proto3" json:"distance,omitempty"`              // 1 is direct
+	Entry         *pb.Entry              `protobuf:"bytes,4,opt,name=entry,proto3" json:"entry,omitempty"`                     // without its value; unset: no longer kept
+	Invalidation  *pb.Invalidation       `protobuf:"bytes,5,opt,name=invalidation,proto3" json:"invalidation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceRow) Reset() {
+	*x = TraceRow{}
+	mi := &file_transport_pb_service_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceRow) ProtoMessage() {}
+
+func (x *TraceRow) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceRow.ProtoReflect.Descriptor instead.
+func (*TraceRow) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *TraceRow) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *TraceRow) GetCitesIt() bool {
+	if x != nil {
+		return x.CitesIt
+	}
+	return false
+}
+
+func (x *TraceRow) GetDistance() uint32 {
+	if x != nil {
+		return x.Distance
+	}
+	return 0
+}
+
+func (x *TraceRow) GetEntry() *pb.Entry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+func (x *TraceRow) GetInvalidation() *pb.Invalidation {
+	if x != nil {
+		return x.Invalidation
+	}
+	return nil
+}
+
 type LoopAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Loop          *pb.Loop               `protobuf:"bytes,1,opt,name=loop,proto3" json:"loop,omitempty"`
@@ -2386,7 +2671,7 @@ type LoopAnswer struct {
 
 func (x *LoopAnswer) Reset() {
 	*x = LoopAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2683,7 @@ func (x *LoopAnswer) String() string {
 func (*LoopAnswer) ProtoMessage() {}
 
 func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2696,7 @@ func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAnswer.ProtoReflect.Descriptor instead.
 func (*LoopAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LoopAnswer) GetLoop() *pb.Loop {
@@ -2451,7 +2736,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2748,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2761,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SessionRequest) GetId() uint64 {
@@ -2557,7 +2842,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +2854,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +2867,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
 }
 
 type SessionResponse struct {
@@ -2600,7 +2885,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2897,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2910,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -2701,7 +2986,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +2998,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +3011,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -2763,7 +3048,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +3060,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +3073,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WatchRequest) GetBoard() string {
@@ -2906,7 +3191,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2918,7 +3203,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2931,7 +3216,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WatchResponse) GetMessage() isWatchResponse_Message {
@@ -3050,7 +3335,7 @@ type WatchOpened struct {
 
 func (x *WatchOpened) Reset() {
 	*x = WatchOpened{}
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3347,7 @@ func (x *WatchOpened) String() string {
 func (*WatchOpened) ProtoMessage() {}
 
 func (x *WatchOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3360,7 @@ func (x *WatchOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOpened.ProtoReflect.Descriptor instead.
 func (*WatchOpened) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchOpened) GetRev() uint64 {
@@ -3115,7 +3400,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3412,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3425,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SnapshotEnd) GetRev() uint64 {
@@ -3159,7 +3444,7 @@ type WatchEvents struct {
 
 func (x *WatchEvents) Reset() {
 	*x = WatchEvents{}
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3171,7 +3456,7 @@ func (x *WatchEvents) String() string {
 func (*WatchEvents) ProtoMessage() {}
 
 func (x *WatchEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3184,7 +3469,7 @@ func (x *WatchEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvents.ProtoReflect.Descriptor instead.
 func (*WatchEvents) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchEvents) GetEvents() []*WatchEvent {
@@ -3205,7 +3490,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3217,7 +3502,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3230,7 +3515,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchEvent) GetEvent() *pb.Event {
@@ -3263,7 +3548,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3275,7 +3560,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3288,7 +3573,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Bookmark) GetRev() uint64 {
@@ -3307,7 +3592,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3604,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3617,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StatusRequest) GetLocal() bool {
@@ -3361,7 +3646,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3658,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3671,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -3504,7 +3789,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3516,7 +3801,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3529,7 +3814,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *NodeState) GetId() string {
@@ -3750,7 +4035,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +4047,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +4060,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
 }
 
 type NodesResponse struct {
@@ -3787,7 +4072,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +4084,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +4097,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *NodesResponse) GetNodes() []*NodeState {
@@ -3831,7 +4116,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3843,7 +4128,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3856,7 +4141,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AddRequest) GetName() string {
@@ -3875,7 +4160,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3887,7 +4172,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3900,7 +4185,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AddResponse) GetMessage() string {
@@ -3919,7 +4204,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +4216,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +4229,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -3963,7 +4248,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4260,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4273,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RemoveResponse) GetMessage() string {
@@ -4007,7 +4292,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4019,7 +4304,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4032,7 +4317,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -4051,7 +4336,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4063,7 +4348,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4361,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PromoteResponse) GetMessage() string {
@@ -4095,7 +4380,7 @@ type DemoteRequest struct {
 
 func (x *DemoteRequest) Reset() {
 	*x = DemoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4392,7 @@ func (x *DemoteRequest) String() string {
 func (*DemoteRequest) ProtoMessage() {}
 
 func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4405,7 @@ func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
 func (*DemoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DemoteRequest) GetId() string {
@@ -4139,7 +4424,7 @@ type DemoteResponse struct {
 
 func (x *DemoteResponse) Reset() {
 	*x = DemoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4151,7 +4436,7 @@ func (x *DemoteResponse) String() string {
 func (*DemoteResponse) ProtoMessage() {}
 
 func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4164,7 +4449,7 @@ func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
 func (*DemoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DemoteResponse) GetMessage() string {
@@ -4183,7 +4468,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4195,7 +4480,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4208,7 +4493,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StepDownRequest) GetTo() string {
@@ -4227,7 +4512,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4524,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4537,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -4272,7 +4557,7 @@ type SettingsRequest struct {
 
 func (x *SettingsRequest) Reset() {
 	*x = SettingsRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4284,7 +4569,7 @@ func (x *SettingsRequest) String() string {
 func (*SettingsRequest) ProtoMessage() {}
 
 func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4297,7 +4582,7 @@ func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsRequest.ProtoReflect.Descriptor instead.
 func (*SettingsRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SettingsRequest) GetGraceMs() int64 {
@@ -4324,7 +4609,7 @@ type SettingsResponse struct {
 
 func (x *SettingsResponse) Reset() {
 	*x = SettingsResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4621,7 @@ func (x *SettingsResponse) String() string {
 func (*SettingsResponse) ProtoMessage() {}
 
 func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4634,7 @@ func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsResponse.ProtoReflect.Descriptor instead.
 func (*SettingsResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SettingsResponse) GetGraceMs() int64 {
@@ -4374,7 +4659,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4386,7 +4671,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4399,7 +4684,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
 }
 
 type SnapshotChunk struct {
@@ -4413,7 +4698,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4425,7 +4710,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4438,7 +4723,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SnapshotChunk) GetIndex() uint64 {
@@ -4470,7 +4755,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4482,7 +4767,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4495,7 +4780,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
 }
 
 type MembersResponse struct {
@@ -4511,7 +4796,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4523,7 +4808,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4536,7 +4821,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *MembersResponse) GetClusterId() string {
@@ -4585,7 +4870,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4882,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4895,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Timing) GetHeartbeatMs() int64 {
@@ -4647,7 +4932,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4659,7 +4944,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4672,7 +4957,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *HelloRequest) GetClusterId() string {
@@ -4727,7 +5012,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4739,7 +5024,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4752,7 +5037,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *HelloResponse) GetClusterId() string {
@@ -4829,7 +5114,7 @@ type IntentRequest struct {
 
 func (x *IntentRequest) Reset() {
 	*x = IntentRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4841,7 +5126,7 @@ func (x *IntentRequest) String() string {
 func (*IntentRequest) ProtoMessage() {}
 
 func (x *IntentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4854,7 +5139,7 @@ func (x *IntentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentRequest.ProtoReflect.Descriptor instead.
 func (*IntentRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *IntentRequest) GetClusterId() string {
@@ -4889,7 +5174,7 @@ type IntentResponse struct {
 
 func (x *IntentResponse) Reset() {
 	*x = IntentResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4901,7 +5186,7 @@ func (x *IntentResponse) String() string {
 func (*IntentResponse) ProtoMessage() {}
 
 func (x *IntentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4914,7 +5199,7 @@ func (x *IntentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentResponse.ProtoReflect.Descriptor instead.
 func (*IntentResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *IntentResponse) GetAccepted() bool {
@@ -4950,7 +5235,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4962,7 +5247,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4975,7 +5260,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *JoinRequest) GetClusterId() string {
@@ -5017,7 +5302,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5029,7 +5314,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5042,7 +5327,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -5079,7 +5364,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5091,7 +5376,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5104,7 +5389,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ForwardRequest) GetId() uint64 {
@@ -5146,7 +5431,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5158,7 +5443,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5171,7 +5456,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ForwardResponse) GetId() uint64 {
@@ -5204,7 +5489,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5216,7 +5501,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5229,7 +5514,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *FenceRequest) GetFrom() string {
@@ -5249,7 +5534,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5261,7 +5546,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5274,7 +5559,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FenceResponse) GetIndex() uint64 {
@@ -5300,7 +5585,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5312,7 +5597,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5325,7 +5610,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DigestRequest) GetIndex() uint64 {
@@ -5345,7 +5630,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5357,7 +5642,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5370,7 +5655,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DigestResponse) GetKnown() bool {
@@ -5395,7 +5680,7 @@ type NodeStatusRequest struct {
 
 func (x *NodeStatusRequest) Reset() {
 	*x = NodeStatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5407,7 +5692,7 @@ func (x *NodeStatusRequest) String() string {
 func (*NodeStatusRequest) ProtoMessage() {}
 
 func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5420,7 +5705,7 @@ func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*NodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
 }
 
 type NodeStatusResponse struct {
@@ -5432,7 +5717,7 @@ type NodeStatusResponse struct {
 
 func (x *NodeStatusResponse) Reset() {
 	*x = NodeStatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5444,7 +5729,7 @@ func (x *NodeStatusResponse) String() string {
 func (*NodeStatusResponse) ProtoMessage() {}
 
 func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5457,7 +5742,7 @@ func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*NodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *NodeStatusResponse) GetState() *NodeState {
@@ -5482,7 +5767,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rApplyResponse\x122\n" +
 	"\x06result\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\x06result\x12,\n" +
 	"\x06leader\x18\x02 \x01(\v2\x14.raftboard.v1.LeaderR\x06leader\x12\x17\n" +
-	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xaa\x06\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xdc\x06\n" +
 	"\vReadRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12;\n" +
 	"\vconsistency\x18\x02 \x01(\x0e2\x19.raftboard.v1.ConsistencyR\vconsistency\x12 \n" +
@@ -5503,7 +5788,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x06boards\x18\x1c \x01(\v2\x19.raftboard.v1.BoardsQueryH\x00R\x06boards\x12:\n" +
 	"\vloop_status\x18\x1d \x01(\v2\x17.raftboard.v1.LoopQueryH\x00R\n" +
 	"loopStatus\x12-\n" +
-	"\x04view\x18\x1e \x01(\v2\x17.raftboard.v1.ViewQueryH\x00R\x04viewB\a\n" +
+	"\x04view\x18\x1e \x01(\v2\x17.raftboard.v1.ViewQueryH\x00R\x04view\x120\n" +
+	"\x05trace\x18\x1f \x01(\v2\x18.raftboard.v1.TraceQueryH\x00R\x05traceB\a\n" +
 	"\x05query\"\x1c\n" +
 	"\bGetQuery\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"]\n" +
@@ -5544,11 +5830,16 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\tsubscribe\x18\x01 \x03(\tR\tsubscribe\x12\x16\n" +
 	"\x06pinned\x18\x02 \x03(\tR\x06pinned\x12!\n" +
 	"\flimit_tokens\x18\x03 \x01(\rR\vlimitTokens\x12\x14\n" +
-	"\x05nonce\x18\x04 \x01(\tR\x05nonce\"K\n" +
+	"\x05nonce\x18\x04 \x01(\tR\x05nonce\"J\n" +
+	"\n" +
+	"TraceQuery\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\rR\x05after\"K\n" +
 	"\tLoopQuery\x12\x12\n" +
 	"\x04loop\x18\x01 \x01(\tR\x04loop\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"\xea\x06\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"\x9d\a\n" +
 	"\fReadResponse\x124\n" +
 	"\afailure\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\afailure\x12\x10\n" +
 	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x11\n" +
@@ -5569,17 +5860,20 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x06boards\x18\x1c \x01(\v2\x1a.raftboard.v1.BoardsAnswerH\x00R\x06boards\x12;\n" +
 	"\vloop_status\x18\x1d \x01(\v2\x18.raftboard.v1.LoopAnswerH\x00R\n" +
 	"loopStatus\x12.\n" +
-	"\x04view\x18\x1e \x01(\v2\x18.raftboard.v1.ViewAnswerH\x00R\x04viewB\b\n" +
-	"\x06answer\"\xb1\x01\n" +
+	"\x04view\x18\x1e \x01(\v2\x18.raftboard.v1.ViewAnswerH\x00R\x04view\x121\n" +
+	"\x05trace\x18\x1f \x01(\v2\x19.raftboard.v1.TraceAnswerH\x00R\x05traceB\b\n" +
+	"\x06answer\"\xdf\x01\n" +
 	"\tGetAnswer\x12/\n" +
 	"\x05entry\x18\x01 \x01(\v2\x19.raftboard.board.v1.EntryR\x05entry\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12/\n" +
 	"\x05lease\x18\x03 \x01(\v2\x19.raftboard.board.v1.LeaseR\x05lease\x12,\n" +
-	"\x04mode\x18\x04 \x01(\x0e2\x18.raftboard.board.v1.ModeR\x04mode\"\x86\x01\n" +
+	"\x04mode\x18\x04 \x01(\x0e2\x18.raftboard.board.v1.ModeR\x04mode\x12,\n" +
+	"\x04mark\x18\x05 \x01(\v2\x18.raftboard.board.v1.MarkR\x04mark\"\xb6\x01\n" +
 	"\rHistoryAnswer\x123\n" +
 	"\aentries\x18\x01 \x03(\v2\x19.raftboard.board.v1.EntryR\aentries\x12\x19\n" +
 	"\bhas_more\x18\x02 \x01(\bR\ahasMore\x12%\n" +
-	"\x0eoldest_version\x18\x03 \x01(\x04R\roldestVersion\"\xb8\x01\n" +
+	"\x0eoldest_version\x18\x03 \x01(\x04R\roldestVersion\x12.\n" +
+	"\x05marks\x18\x04 \x03(\v2\x18.raftboard.board.v1.MarkR\x05marks\"\x8c\x02\n" +
 	"\bListItem\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x16\n" +
@@ -5588,16 +5882,20 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\awall_ms\x18\x05 \x01(\x03R\x06wallMs\x12\x14\n" +
 	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\x12\x10\n" +
 	"\x03rev\x18\a \x01(\x04R\x03rev\x12\x14\n" +
-	"\x05count\x18\b \x01(\x04R\x05count\"N\n" +
+	"\x05count\x18\b \x01(\x04R\x05count\x12 \n" +
+	"\vinvalidated\x18\t \x01(\bR\vinvalidated\x120\n" +
+	"\x14rests_on_invalidated\x18\n" +
+	" \x01(\bR\x12restsOnInvalidated\"N\n" +
 	"\n" +
 	"ListAnswer\x12,\n" +
 	"\x05items\x18\x01 \x03(\v2\x16.raftboard.v1.ListItemR\x05items\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\tR\x04next\"\x88\x01\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\xb8\x01\n" +
 	"\n" +
 	"DumpAnswer\x123\n" +
 	"\aentries\x18\x01 \x03(\v2\x19.raftboard.board.v1.EntryR\aentries\x121\n" +
 	"\x06leases\x18\x02 \x03(\v2\x19.raftboard.board.v1.LeaseR\x06leases\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\"R\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\x12.\n" +
+	"\x05marks\x18\x04 \x03(\v2\x18.raftboard.board.v1.MarkR\x05marks\"R\n" +
 	"\fLeasesAnswer\x12.\n" +
 	"\x06leases\x18\x01 \x03(\v2\x16.raftboard.v1.LeaseRowR\x06leases\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"\xd6\x01\n" +
@@ -5647,7 +5945,19 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x06tokens\x18\x02 \x01(\rR\x06tokens\x12\x14\n" +
 	"\x05shown\x18\x03 \x03(\tR\x05shown\x12\x1b\n" +
 	"\tnot_shown\x18\x04 \x01(\x04R\bnotShown\x12!\n" +
-	"\fmissing_pins\x18\x05 \x01(\x04R\vmissingPins\"\x81\x01\n" +
+	"\fmissing_pins\x18\x05 \x01(\x04R\vmissingPins\"\xca\x01\n" +
+	"\vTraceAnswer\x12/\n" +
+	"\x05entry\x18\x01 \x01(\v2\x19.raftboard.board.v1.EntryR\x05entry\x12,\n" +
+	"\x04mark\x18\x02 \x01(\v2\x18.raftboard.board.v1.MarkR\x04mark\x12*\n" +
+	"\x04rows\x18\x03 \x03(\v2\x16.raftboard.v1.TraceRowR\x04rows\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\rR\x04next\x12\x1c\n" +
+	"\ttruncated\x18\x05 \x01(\bR\ttruncated\"\xca\x01\n" +
+	"\bTraceRow\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x19\n" +
+	"\bcites_it\x18\x02 \x01(\bR\acitesIt\x12\x1a\n" +
+	"\bdistance\x18\x03 \x01(\rR\bdistance\x12/\n" +
+	"\x05entry\x18\x04 \x01(\v2\x19.raftboard.board.v1.EntryR\x05entry\x12D\n" +
+	"\finvalidation\x18\x05 \x01(\v2 .raftboard.board.v1.InvalidationR\finvalidation\"\x81\x01\n" +
 	"\n" +
 	"LoopAnswer\x12,\n" +
 	"\x04loop\x18\x01 \x01(\v2\x18.raftboard.board.v1.LoopR\x04loop\x121\n" +
@@ -5914,7 +6224,7 @@ func file_transport_pb_service_proto_rawDescGZIP() []byte {
 }
 
 var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_transport_pb_service_proto_goTypes = []any{
 	(Consistency)(0),           // 0: raftboard.v1.Consistency
 	(*Leader)(nil),             // 1: raftboard.v1.Leader
@@ -5931,88 +6241,93 @@ var file_transport_pb_service_proto_goTypes = []any{
 	(*StatsQuery)(nil),         // 12: raftboard.v1.StatsQuery
 	(*BoardsQuery)(nil),        // 13: raftboard.v1.BoardsQuery
 	(*ViewQuery)(nil),          // 14: raftboard.v1.ViewQuery
-	(*LoopQuery)(nil),          // 15: raftboard.v1.LoopQuery
-	(*ReadResponse)(nil),       // 16: raftboard.v1.ReadResponse
-	(*GetAnswer)(nil),          // 17: raftboard.v1.GetAnswer
-	(*HistoryAnswer)(nil),      // 18: raftboard.v1.HistoryAnswer
-	(*ListItem)(nil),           // 19: raftboard.v1.ListItem
-	(*ListAnswer)(nil),         // 20: raftboard.v1.ListAnswer
-	(*DumpAnswer)(nil),         // 21: raftboard.v1.DumpAnswer
-	(*LeasesAnswer)(nil),       // 22: raftboard.v1.LeasesAnswer
-	(*LeaseRow)(nil),           // 23: raftboard.v1.LeaseRow
-	(*EventsAnswer)(nil),       // 24: raftboard.v1.EventsAnswer
-	(*DescribeAnswer)(nil),     // 25: raftboard.v1.DescribeAnswer
-	(*StatsAnswer)(nil),        // 26: raftboard.v1.StatsAnswer
-	(*BoardsAnswer)(nil),       // 27: raftboard.v1.BoardsAnswer
-	(*BoardRow)(nil),           // 28: raftboard.v1.BoardRow
-	(*ViewAnswer)(nil),         // 29: raftboard.v1.ViewAnswer
-	(*LoopAnswer)(nil),         // 30: raftboard.v1.LoopAnswer
-	(*SessionRequest)(nil),     // 31: raftboard.v1.SessionRequest
-	(*Cancel)(nil),             // 32: raftboard.v1.Cancel
-	(*SessionResponse)(nil),    // 33: raftboard.v1.SessionResponse
-	(*Goodbye)(nil),            // 34: raftboard.v1.Goodbye
-	(*WatchRequest)(nil),       // 35: raftboard.v1.WatchRequest
-	(*WatchResponse)(nil),      // 36: raftboard.v1.WatchResponse
-	(*WatchOpened)(nil),        // 37: raftboard.v1.WatchOpened
-	(*SnapshotEnd)(nil),        // 38: raftboard.v1.SnapshotEnd
-	(*WatchEvents)(nil),        // 39: raftboard.v1.WatchEvents
-	(*WatchEvent)(nil),         // 40: raftboard.v1.WatchEvent
-	(*Bookmark)(nil),           // 41: raftboard.v1.Bookmark
-	(*StatusRequest)(nil),      // 42: raftboard.v1.StatusRequest
-	(*StatusResponse)(nil),     // 43: raftboard.v1.StatusResponse
-	(*NodeState)(nil),          // 44: raftboard.v1.NodeState
-	(*NodesRequest)(nil),       // 45: raftboard.v1.NodesRequest
-	(*NodesResponse)(nil),      // 46: raftboard.v1.NodesResponse
-	(*AddRequest)(nil),         // 47: raftboard.v1.AddRequest
-	(*AddResponse)(nil),        // 48: raftboard.v1.AddResponse
-	(*RemoveRequest)(nil),      // 49: raftboard.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 50: raftboard.v1.RemoveResponse
-	(*PromoteRequest)(nil),     // 51: raftboard.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 52: raftboard.v1.PromoteResponse
-	(*DemoteRequest)(nil),      // 53: raftboard.v1.DemoteRequest
-	(*DemoteResponse)(nil),     // 54: raftboard.v1.DemoteResponse
-	(*StepDownRequest)(nil),    // 55: raftboard.v1.StepDownRequest
-	(*StepDownResponse)(nil),   // 56: raftboard.v1.StepDownResponse
-	(*SettingsRequest)(nil),    // 57: raftboard.v1.SettingsRequest
-	(*SettingsResponse)(nil),   // 58: raftboard.v1.SettingsResponse
-	(*SnapshotRequest)(nil),    // 59: raftboard.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),      // 60: raftboard.v1.SnapshotChunk
-	(*MembersRequest)(nil),     // 61: raftboard.v1.MembersRequest
-	(*MembersResponse)(nil),    // 62: raftboard.v1.MembersResponse
-	(*Timing)(nil),             // 63: raftboard.v1.Timing
-	(*HelloRequest)(nil),       // 64: raftboard.v1.HelloRequest
-	(*HelloResponse)(nil),      // 65: raftboard.v1.HelloResponse
-	(*IntentRequest)(nil),      // 66: raftboard.v1.IntentRequest
-	(*IntentResponse)(nil),     // 67: raftboard.v1.IntentResponse
-	(*JoinRequest)(nil),        // 68: raftboard.v1.JoinRequest
-	(*JoinResponse)(nil),       // 69: raftboard.v1.JoinResponse
-	(*ForwardRequest)(nil),     // 70: raftboard.v1.ForwardRequest
-	(*ForwardResponse)(nil),    // 71: raftboard.v1.ForwardResponse
-	(*FenceRequest)(nil),       // 72: raftboard.v1.FenceRequest
-	(*FenceResponse)(nil),      // 73: raftboard.v1.FenceResponse
-	(*DigestRequest)(nil),      // 74: raftboard.v1.DigestRequest
-	(*DigestResponse)(nil),     // 75: raftboard.v1.DigestResponse
-	(*NodeStatusRequest)(nil),  // 76: raftboard.v1.NodeStatusRequest
-	(*NodeStatusResponse)(nil), // 77: raftboard.v1.NodeStatusResponse
-	(*pb.Command)(nil),         // 78: raftboard.board.v1.Command
-	(*pb.Result)(nil),          // 79: raftboard.board.v1.Result
-	(pb.LeaseState)(0),         // 80: raftboard.board.v1.LeaseState
-	(pb.Kind)(0),               // 81: raftboard.board.v1.Kind
-	(*pb.Ended)(nil),           // 82: raftboard.board.v1.Ended
-	(*pb.Entry)(nil),           // 83: raftboard.board.v1.Entry
-	(*pb.Lease)(nil),           // 84: raftboard.board.v1.Lease
-	(pb.Mode)(0),               // 85: raftboard.board.v1.Mode
-	(*pb.Event)(nil),           // 86: raftboard.board.v1.Event
-	(*pb.BoardHead)(nil),       // 87: raftboard.board.v1.BoardHead
-	(*pb.NamespaceCounts)(nil), // 88: raftboard.board.v1.NamespaceCounts
-	(*pb.Counters)(nil),        // 89: raftboard.board.v1.Counters
-	(*pb.ClusterRecord)(nil),   // 90: raftboard.board.v1.ClusterRecord
-	(*pb.Loop)(nil),            // 91: raftboard.board.v1.Loop
-	(*pb.Node)(nil),            // 92: raftboard.board.v1.Node
+	(*TraceQuery)(nil),         // 15: raftboard.v1.TraceQuery
+	(*LoopQuery)(nil),          // 16: raftboard.v1.LoopQuery
+	(*ReadResponse)(nil),       // 17: raftboard.v1.ReadResponse
+	(*GetAnswer)(nil),          // 18: raftboard.v1.GetAnswer
+	(*HistoryAnswer)(nil),      // 19: raftboard.v1.HistoryAnswer
+	(*ListItem)(nil),           // 20: raftboard.v1.ListItem
+	(*ListAnswer)(nil),         // 21: raftboard.v1.ListAnswer
+	(*DumpAnswer)(nil),         // 22: raftboard.v1.DumpAnswer
+	(*LeasesAnswer)(nil),       // 23: raftboard.v1.LeasesAnswer
+	(*LeaseRow)(nil),           // 24: raftboard.v1.LeaseRow
+	(*EventsAnswer)(nil),       // 25: raftboard.v1.EventsAnswer
+	(*DescribeAnswer)(nil),     // 26: raftboard.v1.DescribeAnswer
+	(*StatsAnswer)(nil),        // 27: raftboard.v1.StatsAnswer
+	(*BoardsAnswer)(nil),       // 28: raftboard.v1.BoardsAnswer
+	(*BoardRow)(nil),           // 29: raftboard.v1.BoardRow
+	(*ViewAnswer)(nil),         // 30: raftboard.v1.ViewAnswer
+	(*TraceAnswer)(nil),        // 31: raftboard.v1.TraceAnswer
+	(*TraceRow)(nil),           // 32: raftboard.v1.TraceRow
+	(*LoopAnswer)(nil),         // 33: raftboard.v1.LoopAnswer
+	(*SessionRequest)(nil),     // 34: raftboard.v1.SessionRequest
+	(*Cancel)(nil),             // 35: raftboard.v1.Cancel
+	(*SessionResponse)(nil),    // 36: raftboard.v1.SessionResponse
+	(*Goodbye)(nil),            // 37: raftboard.v1.Goodbye
+	(*WatchRequest)(nil),       // 38: raftboard.v1.WatchRequest
+	(*WatchResponse)(nil),      // 39: raftboard.v1.WatchResponse
+	(*WatchOpened)(nil),        // 40: raftboard.v1.WatchOpened
+	(*SnapshotEnd)(nil),        // 41: raftboard.v1.SnapshotEnd
+	(*WatchEvents)(nil),        // 42: raftboard.v1.WatchEvents
+	(*WatchEvent)(nil),         // 43: raftboard.v1.WatchEvent
+	(*Bookmark)(nil),           // 44: raftboard.v1.Bookmark
+	(*StatusRequest)(nil),      // 45: raftboard.v1.StatusRequest
+	(*StatusResponse)(nil),     // 46: raftboard.v1.StatusResponse
+	(*NodeState)(nil),          // 47: raftboard.v1.NodeState
+	(*NodesRequest)(nil),       // 48: raftboard.v1.NodesRequest
+	(*NodesResponse)(nil),      // 49: raftboard.v1.NodesResponse
+	(*AddRequest)(nil),         // 50: raftboard.v1.AddRequest
+	(*AddResponse)(nil),        // 51: raftboard.v1.AddResponse
+	(*RemoveRequest)(nil),      // 52: raftboard.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 53: raftboard.v1.RemoveResponse
+	(*PromoteRequest)(nil),     // 54: raftboard.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 55: raftboard.v1.PromoteResponse
+	(*DemoteRequest)(nil),      // 56: raftboard.v1.DemoteRequest
+	(*DemoteResponse)(nil),     // 57: raftboard.v1.DemoteResponse
+	(*StepDownRequest)(nil),    // 58: raftboard.v1.StepDownRequest
+	(*StepDownResponse)(nil),   // 59: raftboard.v1.StepDownResponse
+	(*SettingsRequest)(nil),    // 60: raftboard.v1.SettingsRequest
+	(*SettingsResponse)(nil),   // 61: raftboard.v1.SettingsResponse
+	(*SnapshotRequest)(nil),    // 62: raftboard.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),      // 63: raftboard.v1.SnapshotChunk
+	(*MembersRequest)(nil),     // 64: raftboard.v1.MembersRequest
+	(*MembersResponse)(nil),    // 65: raftboard.v1.MembersResponse
+	(*Timing)(nil),             // 66: raftboard.v1.Timing
+	(*HelloRequest)(nil),       // 67: raftboard.v1.HelloRequest
+	(*HelloResponse)(nil),      // 68: raftboard.v1.HelloResponse
+	(*IntentRequest)(nil),      // 69: raftboard.v1.IntentRequest
+	(*IntentResponse)(nil),     // 70: raftboard.v1.IntentResponse
+	(*JoinRequest)(nil),        // 71: raftboard.v1.JoinRequest
+	(*JoinResponse)(nil),       // 72: raftboard.v1.JoinResponse
+	(*ForwardRequest)(nil),     // 73: raftboard.v1.ForwardRequest
+	(*ForwardResponse)(nil),    // 74: raftboard.v1.ForwardResponse
+	(*FenceRequest)(nil),       // 75: raftboard.v1.FenceRequest
+	(*FenceResponse)(nil),      // 76: raftboard.v1.FenceResponse
+	(*DigestRequest)(nil),      // 77: raftboard.v1.DigestRequest
+	(*DigestResponse)(nil),     // 78: raftboard.v1.DigestResponse
+	(*NodeStatusRequest)(nil),  // 79: raftboard.v1.NodeStatusRequest
+	(*NodeStatusResponse)(nil), // 80: raftboard.v1.NodeStatusResponse
+	(*pb.Command)(nil),         // 81: raftboard.board.v1.Command
+	(*pb.Result)(nil),          // 82: raftboard.board.v1.Result
+	(pb.LeaseState)(0),         // 83: raftboard.board.v1.LeaseState
+	(pb.Kind)(0),               // 84: raftboard.board.v1.Kind
+	(*pb.Ended)(nil),           // 85: raftboard.board.v1.Ended
+	(*pb.Entry)(nil),           // 86: raftboard.board.v1.Entry
+	(*pb.Lease)(nil),           // 87: raftboard.board.v1.Lease
+	(pb.Mode)(0),               // 88: raftboard.board.v1.Mode
+	(*pb.Mark)(nil),            // 89: raftboard.board.v1.Mark
+	(*pb.Event)(nil),           // 90: raftboard.board.v1.Event
+	(*pb.BoardHead)(nil),       // 91: raftboard.board.v1.BoardHead
+	(*pb.NamespaceCounts)(nil), // 92: raftboard.board.v1.NamespaceCounts
+	(*pb.Counters)(nil),        // 93: raftboard.board.v1.Counters
+	(*pb.ClusterRecord)(nil),   // 94: raftboard.board.v1.ClusterRecord
+	(*pb.Invalidation)(nil),    // 95: raftboard.board.v1.Invalidation
+	(*pb.Loop)(nil),            // 96: raftboard.board.v1.Loop
+	(*pb.Node)(nil),            // 97: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
-	78,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
-	79,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
+	81,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
+	82,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
 	1,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
 	0,   // 3: raftboard.v1.ReadRequest.consistency:type_name -> raftboard.v1.Consistency
 	5,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
@@ -6024,130 +6339,140 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	11,  // 10: raftboard.v1.ReadRequest.describe:type_name -> raftboard.v1.DescribeQuery
 	12,  // 11: raftboard.v1.ReadRequest.stats:type_name -> raftboard.v1.StatsQuery
 	13,  // 12: raftboard.v1.ReadRequest.boards:type_name -> raftboard.v1.BoardsQuery
-	15,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
+	16,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
 	14,  // 14: raftboard.v1.ReadRequest.view:type_name -> raftboard.v1.ViewQuery
-	80,  // 15: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
-	81,  // 16: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
-	79,  // 17: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
-	1,   // 18: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
-	82,  // 19: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
-	17,  // 20: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
-	18,  // 21: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
-	20,  // 22: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
-	21,  // 23: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
-	22,  // 24: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
-	24,  // 25: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
-	25,  // 26: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
-	26,  // 27: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
-	27,  // 28: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
-	30,  // 29: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
-	29,  // 30: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
-	83,  // 31: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
-	84,  // 32: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
-	85,  // 33: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
-	83,  // 34: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
-	19,  // 35: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
-	83,  // 36: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
-	84,  // 37: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
-	23,  // 38: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
-	84,  // 39: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
-	86,  // 40: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
-	87,  // 41: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
-	88,  // 42: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	89,  // 43: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
-	88,  // 44: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
-	86,  // 45: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
-	28,  // 46: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	90,  // 47: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	91,  // 48: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	84,  // 49: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
-	2,   // 50: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
-	4,   // 51: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
-	32,  // 52: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
-	3,   // 53: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
-	16,  // 54: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
-	34,  // 55: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
-	1,   // 56: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	81,  // 57: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
-	37,  // 58: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	83,  // 59: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
-	38,  // 60: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
-	39,  // 61: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
-	41,  // 62: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	79,  // 63: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
-	40,  // 64: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	86,  // 65: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	83,  // 66: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	90,  // 67: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	44,  // 68: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
-	1,   // 69: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
-	28,  // 70: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
-	44,  // 71: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
-	1,   // 72: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	1,   // 73: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
-	92,  // 74: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
-	92,  // 75: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	63,  // 76: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	92,  // 77: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	1,   // 78: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	92,  // 79: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	63,  // 80: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	92,  // 81: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	92,  // 82: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	63,  // 83: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	92,  // 84: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	78,  // 85: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	79,  // 86: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	1,   // 87: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	79,  // 88: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	44,  // 89: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	31,  // 90: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	2,   // 91: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	4,   // 92: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	35,  // 93: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	42,  // 94: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	45,  // 95: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	47,  // 96: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	49,  // 97: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	51,  // 98: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	53,  // 99: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	55,  // 100: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	57,  // 101: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	59,  // 102: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	61,  // 103: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
-	64,  // 104: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	66,  // 105: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	68,  // 106: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	70,  // 107: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	72,  // 108: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	74,  // 109: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	76,  // 110: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	33,  // 111: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	3,   // 112: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	16,  // 113: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	36,  // 114: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	43,  // 115: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	46,  // 116: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	48,  // 117: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	50,  // 118: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	52,  // 119: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	54,  // 120: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	56,  // 121: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	58,  // 122: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	60,  // 123: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	62,  // 124: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
-	65,  // 125: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	67,  // 126: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	69,  // 127: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	71,  // 128: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	73,  // 129: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	75,  // 130: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	77,  // 131: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	111, // [111:132] is the sub-list for method output_type
-	90,  // [90:111] is the sub-list for method input_type
-	90,  // [90:90] is the sub-list for extension type_name
-	90,  // [90:90] is the sub-list for extension extendee
-	0,   // [0:90] is the sub-list for field type_name
+	15,  // 15: raftboard.v1.ReadRequest.trace:type_name -> raftboard.v1.TraceQuery
+	83,  // 16: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
+	84,  // 17: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
+	82,  // 18: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
+	1,   // 19: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
+	85,  // 20: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
+	18,  // 21: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
+	19,  // 22: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
+	21,  // 23: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
+	22,  // 24: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
+	23,  // 25: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
+	25,  // 26: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
+	26,  // 27: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
+	27,  // 28: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
+	28,  // 29: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
+	33,  // 30: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
+	30,  // 31: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
+	31,  // 32: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
+	86,  // 33: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
+	87,  // 34: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
+	88,  // 35: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
+	89,  // 36: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
+	86,  // 37: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
+	89,  // 38: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
+	20,  // 39: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
+	86,  // 40: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
+	87,  // 41: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
+	89,  // 42: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
+	24,  // 43: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
+	87,  // 44: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
+	90,  // 45: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
+	91,  // 46: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
+	92,  // 47: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	93,  // 48: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
+	92,  // 49: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
+	90,  // 50: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
+	29,  // 51: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
+	94,  // 52: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	86,  // 53: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
+	89,  // 54: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
+	32,  // 55: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
+	86,  // 56: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
+	95,  // 57: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
+	96,  // 58: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	87,  // 59: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	2,   // 60: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
+	4,   // 61: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
+	35,  // 62: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
+	3,   // 63: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
+	17,  // 64: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
+	37,  // 65: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
+	1,   // 66: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
+	84,  // 67: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	40,  // 68: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
+	86,  // 69: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	41,  // 70: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
+	42,  // 71: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
+	44,  // 72: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
+	82,  // 73: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	43,  // 74: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
+	90,  // 75: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	86,  // 76: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	94,  // 77: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	47,  // 78: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
+	1,   // 79: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
+	29,  // 80: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
+	47,  // 81: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
+	1,   // 82: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
+	1,   // 83: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	97,  // 84: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	97,  // 85: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	66,  // 86: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	97,  // 87: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	1,   // 88: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	97,  // 89: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	66,  // 90: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	97,  // 91: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	97,  // 92: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	66,  // 93: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	97,  // 94: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	81,  // 95: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	82,  // 96: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	1,   // 97: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	82,  // 98: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	47,  // 99: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	34,  // 100: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	2,   // 101: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	4,   // 102: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	38,  // 103: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	45,  // 104: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	48,  // 105: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	50,  // 106: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	52,  // 107: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	54,  // 108: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	56,  // 109: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	58,  // 110: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	60,  // 111: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	62,  // 112: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	64,  // 113: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	67,  // 114: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	69,  // 115: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	71,  // 116: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	73,  // 117: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	75,  // 118: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	77,  // 119: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	79,  // 120: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	36,  // 121: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	3,   // 122: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	17,  // 123: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	39,  // 124: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	46,  // 125: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	49,  // 126: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	51,  // 127: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	53,  // 128: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	55,  // 129: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	57,  // 130: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	59,  // 131: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	61,  // 132: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	63,  // 133: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	65,  // 134: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	68,  // 135: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	70,  // 136: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	72,  // 137: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	74,  // 138: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	76,  // 139: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	78,  // 140: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	80,  // 141: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	121, // [121:142] is the sub-list for method output_type
+	100, // [100:121] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
@@ -6167,8 +6492,9 @@ func file_transport_pb_service_proto_init() {
 		(*ReadRequest_Boards)(nil),
 		(*ReadRequest_LoopStatus)(nil),
 		(*ReadRequest_View)(nil),
+		(*ReadRequest_Trace)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[15].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[16].OneofWrappers = []any{
 		(*ReadResponse_Get)(nil),
 		(*ReadResponse_History)(nil),
 		(*ReadResponse_List)(nil),
@@ -6180,23 +6506,24 @@ func file_transport_pb_service_proto_init() {
 		(*ReadResponse_Boards)(nil),
 		(*ReadResponse_LoopStatus)(nil),
 		(*ReadResponse_View)(nil),
+		(*ReadResponse_Trace)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[30].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[33].OneofWrappers = []any{
 		(*SessionRequest_Apply)(nil),
 		(*SessionRequest_Read)(nil),
 		(*SessionRequest_Cancel)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[32].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[35].OneofWrappers = []any{
 		(*SessionResponse_Applied)(nil),
 		(*SessionResponse_Read)(nil),
 		(*SessionResponse_Goodbye)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[34].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[37].OneofWrappers = []any{
 		(*WatchRequest_FromRev)(nil),
 		(*WatchRequest_Snapshot)(nil),
 		(*WatchRequest_Now)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[35].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[38].OneofWrappers = []any{
 		(*WatchResponse_Opened)(nil),
 		(*WatchResponse_Entry)(nil),
 		(*WatchResponse_SnapshotEnd)(nil),
@@ -6204,14 +6531,14 @@ func file_transport_pb_service_proto_init() {
 		(*WatchResponse_Bookmark)(nil),
 		(*WatchResponse_Cut)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[56].OneofWrappers = []any{}
+	file_transport_pb_service_proto_msgTypes[59].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_pb_service_proto_rawDesc), len(file_transport_pb_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   77,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

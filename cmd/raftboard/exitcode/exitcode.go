@@ -135,7 +135,8 @@ func OfCode(c boardpb.Code) int {
 		boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, boardpb.Code_CODE_LIMIT_LEASES,
 		boardpb.Code_CODE_LIMIT_TXN, boardpb.Code_CODE_LIMIT_BOARD_BYTES,
 		boardpb.Code_CODE_LIMIT_BOARDS, boardpb.Code_CODE_LIMIT_LOOPS,
-		boardpb.Code_CODE_LIMIT_NAMESPACES, boardpb.Code_CODE_LIMIT_REQUESTS:
+		boardpb.Code_CODE_LIMIT_NAMESPACES, boardpb.Code_CODE_LIMIT_REQUESTS,
+		boardpb.Code_CODE_LIMIT_CITES:
 		return Limit
 	case boardpb.Code_CODE_UNSPECIFIED, boardpb.Code_CODE_STOPPING, boardpb.Code_CODE_COMPACTED,
 		boardpb.Code_CODE_EXPIRED_REQUEST, boardpb.Code_CODE_SLOW_READER, boardpb.Code_CODE_RESET,
