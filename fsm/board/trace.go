@@ -30,7 +30,7 @@ func TraceOf(b *state.Board, text string, limit, after uint32) (
 	e *boardpb.Entry, rows []TraceRow, next uint32, truncated bool, r *boardpb.Result) {
 	ref, r := parseRef("ref", text)
 	if r == nil && ref.Kind != state.RefKey {
-		r = bad("ref", "name a version of a key; who holds a lease is told by raftboard why")
+		r = bad("ref", "name a version of a key; raftboard claims shows who holds a lease")
 	}
 	if r != nil {
 		return nil, nil, 0, false, r
@@ -38,13 +38,15 @@ func TraceOf(b *state.Board, text string, limit, after uint32) (
 	if e, r = entryOf(b, ref); r != nil {
 		return nil, nil, 0, false, r
 	}
-	down, cut := around(b, state.EntryRef(e), false, func(ref string, each func(string)) {
+	down, cut := around(b, state.EntryRef(e), false, func(ref string, each func(string) bool) {
 		for _, cited := range b.CitesOf(ref) {
-			each(cited)
+			if !each(cited) {
+				return
+			}
 		}
 	})
-	up, cut2 := around(b, state.EntryRef(e), true, func(ref string, each func(string)) {
-		b.CitedBy(ref, func(citing string) bool { each(citing); return true })
+	up, cut2 := around(b, state.EntryRef(e), true, func(ref string, each func(string) bool) {
+		b.CitedBy(ref, each)
 	})
 	all := append(down, up...)
 	page := newPage(limit, traceMost, traceMost)
@@ -60,24 +62,27 @@ func TraceOf(b *state.Board, text string, limit, after uint32) (
 }
 
 // around walks citations one way, nearest first, each record once.
-func around(b *state.Board, from string, citesIt bool, neighbours func(ref string, each func(string))) (rows []TraceRow, truncated bool) {
+func around(b *state.Board, from string, citesIt bool, neighbours func(ref string, each func(string) bool)) (rows []TraceRow, truncated bool) {
 	seen := map[string]bool{from: true}
 	level := []string{from}
-	for distance := uint32(1); len(level) > 0; distance++ {
+	for distance := uint32(1); len(level) > 0 && !truncated; distance++ {
 		var nextLevel []string
 		for _, ref := range level {
-			neighbours(ref, func(to string) {
+			neighbours(ref, func(to string) bool {
 				if seen[to] {
-					return
+					return true
 				}
-				if len(rows) == traceLookMost {
-					truncated = true
-					return
+				if truncated = len(rows) == traceLookMost; truncated {
+					return false
 				}
 				seen[to] = true
 				nextLevel = append(nextLevel, to)
 				rows = append(rows, TraceRow{Ref: to, CitesIt: citesIt, Distance: distance})
+				return true
 			})
+			if truncated {
+				break
+			}
 		}
 		level = nextLevel
 	}
