@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"raftboard/jepsen/planted"
 )
 
 // rendered is text that may be shown to another: what was stored, made harmless, and its
@@ -32,6 +34,9 @@ func harmlessJSON(value []byte) rendered { return harmless(value, true) }
 func harmlessText(s string) rendered { return harmless([]byte(s), false) }
 
 func harmless(value []byte, json bool) rendered {
+	if planted.Bug("M29") { // the bug: text of others is shown as it is stored
+		return plain(string(value))
+	}
 	out := renderer{tags: fenceTags()}
 	out.b.Grow(len(value) + len(value)/8)
 	inString, escaped := false, false

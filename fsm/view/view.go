@@ -7,6 +7,7 @@ import (
 
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
+	"raftboard/jepsen/planted"
 )
 
 // View is what a worker is shown of a board.
@@ -253,7 +254,7 @@ func (p *plan) write(b *state.Board, s *selection) *View {
 	for _, line := range s.lines {
 		out.WriteString(line.text + "\n")
 	}
-	if s.dropped() > 0 {
+	if s.dropped() > 0 && !planted.Bug("M30") { // the bug: cut without a word
 		out.WriteString(footer(s.dropped(), s.missingPins, s.oldest.WallMs, s.newest.WallMs) + "\n")
 	}
 	out.WriteString(p.tag("/"))

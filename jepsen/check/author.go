@@ -9,8 +9,8 @@ import (
 // to be. I1: that name, and no other, is on what it caused: on every command in A, on every
 // event, on every version that is there at the end. I2: what claims to be another's, or is
 // malformed, does nothing, on whatever node and however forwarded, and leaves nothing behind.
-// R1: text that was stored is read back byte for byte, by everybody. What readers are shown of
-// foreign text (V1 to V4) is for when there are views.
+// R1: text that was stored is read back byte for byte, by everybody. V1 to V4: what views show
+// of it is in views.go.
 func Authors(h *history.History, a *Order) (found []Finding) {
 	stated := map[string]bool{}
 	byCall := map[string]*history.Op{}
@@ -38,6 +38,7 @@ func Authors(h *history.History, a *Order) (found []Finding) {
 			found = append(found, violation("I2", "what %s was accepted from %s", op.Args.Trick, op.Client).of(op.ID))
 		}
 	}
+	found = append(found, views(h, a)...)
 	return append(found, texts(h, a)...)
 }
 

@@ -33,8 +33,8 @@ func Demanded(run history.Run) Demand {
 	case "lease":
 		d.Kinds = []history.Kind{history.Claim, history.Guarded, history.Fenced, history.Renew, history.Release, history.Force}
 		d.States = append([]State{Renewed, FencedWrite}, leaseStates(run)...)
-	case "author": // V1 to V4 wait for views, and I1 in its full form for credentials
-		d.Kinds = []history.Kind{history.Set, history.Append, history.Get}
+	case "author": // I1 in its full form waits for credentials
+		d.Kinds = []history.Kind{history.Set, history.Append, history.Get, history.View}
 		d.States = []State{ForgeryRefused, Forwarded}
 	case "work":
 		d.Kinds = []history.Kind{history.Post, history.ClaimNext, history.Partial, history.Complete}

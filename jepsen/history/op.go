@@ -30,6 +30,7 @@ const (
 	LoopClose Kind = "loop_close"
 	Compact   Kind = "compact" // by an operator
 	Forged    Kind = "forged"  // what claims to be another's, or is malformed: it must be refused
+	View      Kind = "view"    // what others wrote, as text
 	Dump      Kind = "dump"    // all that some keys hold, in one read
 
 	Claim     Kind = "claim"     // of a key by its name
@@ -46,7 +47,9 @@ const (
 )
 
 // Reads says that an operation leaves nothing behind.
-func (k Kind) Reads() bool { return k == Get || k == GetAtLeast || k == GetStale || k == Dump }
+func (k Kind) Reads() bool {
+	return k == Get || k == GetAtLeast || k == GetStale || k == Dump || k == View
+}
 
 // Outcome is what a client may conclude from what it was told.
 type Outcome string
@@ -92,6 +95,7 @@ type Args struct {
 	Pattern    string `json:"pattern,omitempty"`
 	Reason     string `json:"reason,omitempty"`
 	AtLeast    uint64 `json:"at_least,omitempty"` // the rev that a read must show
+	Limit      uint64 `json:"limit,omitempty"`    // the tokens that a view may take
 
 	// Of a caller that gives its own identities: beside Op.Loop and Op.Seq the floor it stated,
 	// or its idempotency key.

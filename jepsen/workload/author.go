@@ -18,8 +18,8 @@ import (
 // Author is W11: callers store text that looks like anything, read each other's, and try to be
 // taken for somebody else, to be given what is another's, and to store what must be refused.
 // They speak through the client and directly to any node, so that what they claim is forwarded
-// too. Every caller is who it states to be, as it is without credentials; credentials, and
-// what readers are shown of foreign text (views, fences, budgets), are for when they exist.
+// too. Every caller is who it states to be, as it is without credentials, which are for when
+// they exist.
 type Author struct{}
 
 // Name implements Workload.
@@ -103,8 +103,10 @@ func (a *author) run(ctx, load context.Context, pace time.Duration) {
 			a.settleIn(callCtx, ctx)
 		case n < 30:
 			a.say(callCtx)
-		case n < 45:
+		case n < 40:
 			a.readBack(callCtx)
+		case n < 50:
+			a.view(callCtx)
 		default:
 			a.forge(callCtx)
 		}
@@ -186,6 +188,23 @@ func (a *author) readBack(ctx context.Context) {
 		if entry != nil {
 			o.Result.Value = history.Text(entry.Value)
 		}
+	})
+}
+
+// view reads what the others wrote, through any node, within a budget that is too small.
+func (a *author) view(ctx context.Context) {
+	a.said++
+	node, q := someNode(a.env, a.dice), &wirepb.ViewQuery{Subscribe: []string{"doc/*", "note/*"}, Pinned: []string{"note/bob*"},
+		LimitTokens: uint32(120 + a.dice.IntN(400)), Nonce: fmt.Sprintf("%s-%08d", a.name, a.dice.Uint32()%100_000_000)}
+	rec := a.env.Log.Begin(history.Op{Client: a.name, Kind: history.View, Board: a.env.Board, Asked: a.env.Cluster.Nodes()[node],
+		Args: history.Args{As: a.name, Limit: uint64(q.LimitTokens), Identity: q.Nonce}})
+	ctx, cancel := context.WithTimeout(as(ctx, a.name), askTimeout)
+	defer cancel()
+	resp, err := a.env.Cluster.Ask(a.name, node).Read(ctx, &wirepb.ReadRequest{Board: a.env.Board, CallId: rec.CallID(),
+		Query: &wirepb.ReadRequest_View{View: q}})
+	a.env.Log.End(rec, func(o *history.Op) {
+		look(o, nil, resp.GetRev(), resp.GetNodeId(), nil, err)
+		o.Result.Value = resp.GetView().GetText()
 	})
 }
 
