@@ -17,8 +17,8 @@ import (
 	"raftboard/cmd/raftboard/exitcode"
 	"raftboard/cmd/raftboard/render"
 	boardpb "raftboard/fsm/pb"
-	"raftboard/fsm/view"
 	"raftboard/fsm/state"
+	"raftboard/fsm/view"
 	wirepb "raftboard/transport/pb"
 )
 
