@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"strings"
 
 	boardpb "raftboard/fsm/pb"
 )
@@ -12,7 +13,7 @@ const shortestLine = 40
 // whole is the item's line in full.
 func (it *item) whole() rendered {
 	if it.full == nil {
-		line := join(plain(lead(it.entry)+": "), harmlessJSON(it.entry.Value))
+		line := join(plain(it.lead()+": "), harmlessJSON(it.entry.Value))
 		it.full = &line
 	}
 	return *it.full
@@ -20,13 +21,30 @@ func (it *item) whole() rendered {
 
 func join(x, y rendered) rendered { return rendered{x.text + y.text, x.chars + y.chars} }
 
-// lead says when, what and who, before any character that an agent chose (SPEC VW-8).
-func lead(e *boardpb.Entry) string {
-	via := ""
+// lead says when, what and who, and whether it rests on something that was invalidated, before
+// any character that an agent chose (SPEC VW-8, F-31).
+func (it *item) lead() string {
+	e, via := it.entry, ""
 	if e.ActingFor != "" {
 		via = " via " + e.ActingFor
 	}
-	return fmt.Sprintf("- %s %s@%d by %s%s", wall(e.WallMs), e.Key, e.Version, e.Author, via)
+	return fmt.Sprintf("- %s %s@%d by %s%s", wall(e.WallMs), e.Key, e.Version, e.Author, via) + rests(it.board.Mark(e))
+}
+
+// restsNamed is how many invalidated records a line names; raftboard trace tells all.
+const restsNamed = 2
+
+// rests is what a line says of what its entry rests on.
+func rests(m *boardpb.Mark) string {
+	if m == nil || len(m.RestsOn) == 0 && !m.More {
+		return ""
+	}
+	named := m.RestsOn[:min(len(m.RestsOn), restsNamed)]
+	more := ""
+	if m.More || len(m.RestsOn) > len(named) {
+		more = " and more"
+	}
+	return " [rests on invalidated " + strings.Join(named, ", ") + more + "]"
 }
 
 // stubChars is how much of a value a stub shows at least.
@@ -35,10 +53,11 @@ const stubChars = 40
 // shorten cuts the value of an entry, so that its line has about most characters, at least
 // those of a stub. It says before the value how much is gone and where the rest is, so no
 // value can say it falsely. A line that cutting does not shorten is left whole.
-func shorten(e *boardpb.Entry, whole rendered, most int) rendered {
+func shorten(it *item, most int) rendered {
+	e, whole := it.entry, it.whole()
 	value := harmlessJSON(e.Value)
 	note := func(removed int) string {
-		return fmt.Sprintf("%s [cut: %d of %d characters, rest in %s@%d]: ", lead(e), removed, value.chars, e.Key, e.Version)
+		return fmt.Sprintf("%s [cut: %d of %d characters, rest in %s@%d]: ", it.lead(), removed, value.chars, e.Key, e.Version)
 	}
 	keep := max(most-len(note(value.chars)), stubChars)
 	cut, removed := value.cut(keep)

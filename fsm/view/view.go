@@ -72,6 +72,7 @@ func footer(notShown, missingPins int, oldest, newest int64) string {
 
 // item is one entry that may be shown, and its text in full once it was asked for.
 type item struct {
+	board *state.Board
 	entry *boardpb.Entry
 	place int // in the walk: newest first
 	full  *rendered
@@ -85,9 +86,9 @@ type bucket struct {
 	oldest *boardpb.Entry
 }
 
-func (k *bucket) add(e *boardpb.Entry, place, most int) {
+func (k *bucket) add(b *state.Board, e *boardpb.Entry, place, most int) {
 	if k.count++; len(k.items) <= most {
-		k.items = append(k.items, &item{entry: e, place: place})
+		k.items = append(k.items, &item{board: b, entry: e, place: place})
 	}
 	k.oldest = e
 }
@@ -110,17 +111,21 @@ func (c *found) pinned() (n int) {
 func (p *plan) candidates(b *state.Board) *found {
 	c := &found{pins: make([]bucket, len(p.pins))}
 	most, place := p.chars/shortestLine+1, 0
+	disputed := b.Invalidations() > 0
 	each := func(cur state.Current) bool {
+		if disputed && b.Invalidation(state.EntryRef(cur.Entry)) != nil {
+			return true // hidden, and no lack: whoever looks for it finds it by its key (SPEC F-18)
+		}
 		place++
 		for i := range p.pins {
 			if p.pins[i].match(cur) {
-				c.pins[i].add(cur.Entry, place, most)
+				c.pins[i].add(b, cur.Entry, place, most)
 				return true
 			}
 		}
 		for i := range p.subscribe {
 			if p.subscribe[i].match(cur) {
-				c.rest.add(cur.Entry, place, most)
+				c.rest.add(b, cur.Entry, place, most)
 				return true
 			}
 		}
@@ -202,7 +207,7 @@ func (p *plan) fill(c *found, room, budget int) *selection {
 	for _, it := range c.rest.items {
 		line := it.whole()
 		if line.chars > budget/4 {
-			line = shorten(it.entry, line, budget/4)
+			line = shorten(it, budget/4)
 		}
 		if !s.take(it.entry, line) {
 			break
@@ -238,7 +243,7 @@ func (p *plan) fillPins(c *found, s *selection, half int) {
 	slices.SortFunc(later, func(x, y *item) int { return x.place - y.place })
 	for n, it := range later {
 		// What is left of the half is shared; each gets at least what a stub takes.
-		line := shorten(it.entry, it.whole(), max(half/(len(later)-n), 0))
+		line := shorten(it, max(half/(len(later)-n), 0))
 		if !s.take(it.entry, line) {
 			s.missingPins += len(later) - n
 			s.miss(it.entry, later[len(later)-1].entry)
