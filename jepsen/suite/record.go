@@ -84,7 +84,7 @@ func NotTested() []string {
 		"links with more than two seconds of delay, and routes that change while a connection is open",
 		"disks that acknowledge a sync and lose it (power loss here loses only what was not synced)",
 		"memory that flips a bit in a process that runs",
-		"views and what their fences promise (V1 to V4), credentials (I1 and I2 with tokens): not built yet",
+		"citations, and reads at an earlier rev; credentials (I1 and I2 with tokens): not built yet",
 		"views in soak: not built yet",
 		"two versions of the state machine side by side: the other build of a rolling restart is the same source",
 	}
