@@ -51,6 +51,7 @@ func Rules() []Rule {
 		{"Q4", "an item has one result, and all readers agree on it"},
 		{"Q5", "a completion that came too late stores nothing"},
 		{"Q6", "all items are done within a bound after the heal"},
+		{"Q7", "an item is parked after its last attempt, told once, and granted again only when it was unparked"},
 		{"F1", "a feed is in order"},
 		{"F2", "a feed tells nothing twice"},
 		{"F3", "a feed has no gap"},
@@ -72,6 +73,10 @@ func Rules() []Rule {
 		{"B4", "a dropped id is never taken in again, and a lost disk means another id"},
 		{"I1", "the name on what was done is the one its caller stated"},
 		{"I2", "what claims to be another's, or is malformed, does nothing"},
+		{"V1", "text of others reaches a reader only between the tags of its fence, each line with its author"},
+		{"V2", "no text ends its fence, imitates another, or steers whoever looks at it"},
+		{"V3", "what is shown stays within its budget"},
+		{"V4", "what is not shown is counted"},
 	}
 }
 

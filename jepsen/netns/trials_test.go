@@ -42,9 +42,11 @@ func filled(t *testing.T, c *netns.Cluster, dir string, node int, between func()
 		return err == nil && !s.Ready
 	})
 	name := c.Nodes()[node]
-	if said := logsOf(t, dir, name)[before:]; !strings.Contains(said, "volume") || !strings.Contains(said, filepath.Join(dir, name)) {
-		t.Errorf("%s does not name the volume that is full: %s", name, said)
-	}
+	// A node that has just started is not ready either, and has not met its disk yet.
+	eventually(t, name+" names the volume that is full", 30*time.Second, func() bool {
+		said := logsOf(t, dir, name)[before:]
+		return strings.Contains(said, "volume") && strings.Contains(said, filepath.Join(dir, name))
+	})
 	return ended
 }
 

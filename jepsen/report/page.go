@@ -278,6 +278,7 @@ func stateWords() map[check.State]string {
 		check.LeaderChange:   "another node began to lead while clients worked",
 		check.Resumed:        "the same leader went on after one long stall",
 		check.Reclaim:        "a lease was granted whose last holder had lost it by expiry",
+		check.Unparked:       "an item that had been tried out, and so parked, was let back into the queue",
 		check.FencedWrite:    "a write or a hand-in came from a holder that was one no more, and was refused",
 		check.Resent:         "a command was asked for again and got its first answer again",
 		check.InfoApplied:    "a client never learned the outcome of a write, and it was applied",
