@@ -39,7 +39,13 @@ func (b *Board) told(loop string, list []*boardpb.Ended) {
 
 // tell calls the callback unless this ending was shown before.
 func (b *Board) tell(e Ended) {
-	if b.show(leaseID{e.Key, e.Generation}) && b.c.cfg.OnEnded != nil {
+	if b.show(leaseID{e.Key, e.Generation}) {
+		b.call(e)
+	}
+}
+
+func (b *Board) call(e Ended) {
+	if b.c.cfg.OnEnded != nil {
 		b.c.cfg.OnEnded(e)
 	}
 }

@@ -296,9 +296,12 @@ func (l *Lease) lose(cause boardpb.EndedBy, wallMs int64, own bool) bool {
 	if !l.leave(leaseLost, e) {
 		return false
 	}
+	first := l.loop.b.show(l.id) // before anybody acts on the loss and hears of it again
 	l.cancel(ErrLost)
 	close(l.lost)
-	l.loop.b.tell(e)
+	if first {
+		l.loop.b.call(e)
+	}
 	return true
 }
 

@@ -337,6 +337,7 @@ func TestAnEndingToldByTheOwnClockIsNotRepeatedWhenTheServerTellsItToo(t *testin
 		if _, err := appendTo(context.Background(), l); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the callback runs after the loss is signalled
 		if told := s.told(); len(told) != 1 || !told[0].OwnClock {
 			t.Errorf("told %+v; want one ending", told)
 		}
