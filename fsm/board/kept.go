@@ -401,12 +401,12 @@ func Touch(x *state.Txn, r *boardpb.Result) {
 	if c.Loop == "" || l == nil || l.Principal != state.Principal(c.Actor) {
 		return
 	}
-	if l.State == ended {
-		r.Ended = append(r.Ended, l.Untold...)
-		return
-	}
 	next := raiseFloor(x, l, c.Floor)
 	r.Ended = append(r.Ended, next.Untold...)
+	if l.State == ended { // its window still answers repeats (F-7), and no command revives it
+		x.PutLoop(next)
+		return
+	}
 	if r.Code == boardpb.Code_CODE_UNSPECIFIED {
 		next.LastTMs = x.T()
 		wake(x, next)

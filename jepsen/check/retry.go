@@ -115,7 +115,7 @@ func (m *remembrance) apply(r *history.Applied) {
 			m.first[id], m.body[id] = r, bodyOf(c)
 		}
 	}
-	if w != nil && !w.closed && w.owner == c.Actor.GetPrincipal() && (r.Result.Replayed || !neverRan(r.Result)) {
+	if w != nil && w.owner == c.Actor.GetPrincipal() && (r.Result.Replayed || !neverRan(r.Result)) {
 		w.floor = max(w.floor, c.Floor)
 		if r.Result.Code == boardpb.Code_CODE_UNSPECIFIED {
 			w.last = r.T
