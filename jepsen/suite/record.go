@@ -9,6 +9,12 @@ import "raftboard/jepsen/report"
 func Record() []report.Found {
 	return []report.Found{
 		{
+			When: "2026-12-01", How: "retry × one-way,flap,slow,replay, sim", Seed: 9, Commit: "5f36dfa",
+			What:    "the floor that came with the close of a loop was dropped, and a late request below it got a first answer",
+			Fixed:   "a close raises the floor like any other command; nothing was done twice before",
+			Command: "go test ./fsm -run TestScripts/loop_close_raises_the_floor",
+		},
+		{
 			When: "2026-12-01", How: "go test ./... of a loaded machine", Commit: "4ea3347",
 			What:    "a node whose hung disk was given up heard of a newer term, and hashicorp/raft ended it by a panic",
 			Fixed:   "the goroutine that cannot save the term ends, and the process says what is wrong with the disk",
