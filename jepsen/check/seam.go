@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -39,7 +40,9 @@ func (x *expected) snapshot(s *stream) (found []Finding) {
 		}
 		delete(want, *t.Record)
 	}
-	keys := slices.SortedFunc(maps.Keys(want), func(a, b history.Record) int { return int(a.Rev) - int(b.Rev) })
+	keys := slices.SortedFunc(maps.Keys(want), func(a, b history.Record) int {
+		return cmp.Or(cmp.Compare(a.Rev, b.Rev), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Version, b.Version))
+	})
 	for _, r := range keys[:min(len(keys), mostMissing)] {
 		found = append(found, violation("F12", "watcher %s was not shown version %d of %s (rev %d) in a snapshot at rev %d",
 			s.watcher, r.Version, r.Key, r.Rev, s.seam))
@@ -82,7 +85,7 @@ func (x *expected) fill() {
 			continue
 		}
 		if txn := r.Command.GetTxn(); txn != nil {
-			for i, one := range txn.Ops {
+			for i, one := range txn.Ops[:min(len(txn.Ops), len(r.Result.Results))] {
 				x.hold(one.Op, r.Result.Results[i], r.Result.Rev)
 			}
 			continue

@@ -156,3 +156,18 @@ func TestTheFeedCheckerJudgesHandWrittenStreams(t *testing.T) {
 		})
 	}
 }
+
+// A transaction that was answered for some of its operations only is for T1 to tell, and a
+// checker that breaks over it tells nothing.
+func TestATransactionWithTooFewAnswersDoesNotBreakTheFeedChecker(t *testing.T) {
+	b, events := followed()
+	for i := range b.records {
+		if r := b.records[i].Result; len(r.Results) > 0 {
+			r.Results = r.Results[:1]
+		}
+	}
+	f := &feedLog{watcher: "w", events: events}
+	f.asks("snapshot", 0).shows("cells/c", 1, 3).shows("feed/x", 1, 2).shows("feed/x", 2, 4).shows("feed/x", 3, 5).add(history.Told{Seam: 5})
+	h := &history.History{Run: history.Run{Board: theBoard}, Feed: f.told}
+	fires(t, "", check.Feed(h, b.agreed(t), nil))
+}
