@@ -110,30 +110,14 @@ func appendsOf(r *history.Applied, board string) (out []*boardpb.Append) {
 
 // atTheEnd gives every list one more read by everybody who read the board at the end.
 func atTheEnd(h *history.History, lists map[string]*list) (readers []string) {
-	items := map[string]map[string]*listRead{}
-	for _, f := range h.Finals {
-		if items[f.Reader] == nil {
-			items[f.Reader], readers = map[string]*listRead{}, append(readers, f.Reader)
-		}
-		if f.Entry == nil || lists[f.Entry.Key] == nil {
-			continue
-		}
-		of := items[f.Reader]
-		if of[f.Entry.Key] == nil {
-			of[f.Entry.Key] = &listRead{}
-		}
-		r := of[f.Entry.Key]
-		r.items = append(r.items, string(f.Entry.Value))
-		r.gap = r.gap || f.Entry.Version != uint64(len(r.items))
-	}
-	for _, reader := range readers {
+	for _, reader := range finalReaders(h) {
+		readers = append(readers, reader.name)
 		for key, l := range lists {
-			r := items[reader][key]
-			if r == nil {
-				r = &listRead{}
+			r := listRead{who: reader.name, began: math.MaxUint64, ended: math.MaxUint64, returned: h.Run.Ended}
+			if seen := reader.keys[key]; seen != nil {
+				r.items, r.gap = seen.Items, !isCount(seen.Versions)
 			}
-			r.who, r.began, r.ended, r.returned = reader, math.MaxUint64, math.MaxUint64, h.Run.Ended
-			l.reads = append(l.reads, *r)
+			l.reads = append(l.reads, r)
 		}
 	}
 	return readers

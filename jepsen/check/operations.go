@@ -39,16 +39,8 @@ func Operations(h *history.History, a *Order) (found []Finding) {
 
 // kept is B1. Nothing in this load is deleted, so a key is at the version of its last write.
 func kept(h *history.History) (found []Finding) {
-	newest := map[string]map[string]uint64{} // reader, key → version
-	for _, f := range h.Finals {
-		if newest[f.Reader] == nil {
-			newest[f.Reader] = map[string]uint64{}
-		}
-		if e := f.Entry; e != nil {
-			newest[f.Reader][e.Key] = max(newest[f.Reader][e.Key], e.Version)
-		}
-	}
-	if len(newest) == 0 {
+	readers := finalReaders(h)
+	if len(readers) == 0 {
 		return []Finding{invalid("nobody read the board at the end")}
 	}
 	for i := range h.Ops {
@@ -58,10 +50,10 @@ func kept(h *history.History) (found []Finding) {
 		default:
 			continue
 		}
-		for reader, keys := range newest {
-			if op.Outcome == history.OK && keys[op.Key] < op.Result.Version {
+		for _, reader := range readers {
+			if newest := reader.newest(op.Key); op.Outcome == history.OK && newest < op.Result.Version {
 				found = append(found, violation("B1", "%s of %s by %s was acknowledged as version %d; %s sees version %d at the end",
-					op.Kind, op.Key, op.Client, op.Result.Version, reader, keys[op.Key]).of(op.ID))
+					op.Kind, op.Key, op.Client, op.Result.Version, reader.name, newest).of(op.ID))
 			}
 		}
 	}

@@ -87,17 +87,9 @@ type version struct {
 // readAtTheEnd is the part of G4 that clients can see. What a key holds is told by A as far as sets,
 // appends and deletes made it; of others it is only seen that there was a reader.
 func readAtTheEnd(h *history.History, a *Order) (found []Finding) {
-	readers := map[string]map[string]map[uint64]*boardpb.Entry{}
-	for _, f := range h.Finals {
-		if readers[f.Reader] == nil {
-			readers[f.Reader] = map[string]map[uint64]*boardpb.Entry{}
-		}
-		if e := f.Entry; e != nil {
-			if readers[f.Reader][e.Key] == nil {
-				readers[f.Reader][e.Key] = map[uint64]*boardpb.Entry{}
-			}
-			readers[f.Reader][e.Key][e.Version] = e
-		}
+	readers := map[string]finalReader{}
+	for _, r := range finalReaders(h) {
+		readers[r.name] = r
 	}
 	keys, newest := contents(h.Run.Board, a)
 	for _, node := range members(h, a) {
@@ -109,15 +101,19 @@ func readAtTheEnd(h *history.History, a *Order) (found []Finding) {
 		}
 		var wrong []Finding
 		for key, versions := range keys {
-			for v, e := range shown[key] {
+			seen := shown.keys[key]
+			if seen == nil {
+				seen = &history.Seen{}
+			}
+			for i, v := range seen.Versions {
 				if is, known := versions[v]; !known {
 					wrong = append(wrong, violation("G4", "%s sees version %d of %s, which nobody wrote", reader, v, key))
-				} else if is.rev != e.Rev || is.value != string(e.Value) {
+				} else if is.rev != seen.Revs[i] || is.value != seen.Items[i] {
 					wrong = append(wrong, violation("G4", "%s sees %q as version %d of %s (rev %d), applied was %q (rev %d)",
-						reader, history.Text(e.Value), v, key, e.Rev, history.Text([]byte(is.value)), is.rev))
+						reader, history.Text([]byte(seen.Items[i])), v, key, seen.Revs[i], history.Text([]byte(is.value)), is.rev))
 				}
 			}
-			if v := newest[key]; v > 0 && shown[key][v] == nil {
+			if v := newest[key]; v > 0 && !slices.Contains(seen.Versions, v) {
 				wrong = append(wrong, violation("G4", "%s does not see version %d of %s, the newest one", reader, v, key))
 			}
 		}

@@ -328,21 +328,13 @@ func counters(h *history.History, a *Order) (found []Finding) {
 			k.effective++
 		}
 	}
-	readers := map[string]map[string][]string{}
-	for _, f := range h.Finals {
-		if readers[f.Reader] == nil {
-			readers[f.Reader] = map[string][]string{}
-		}
-		if key := f.Entry.GetKey(); keys[key] != nil {
-			readers[f.Reader][key] = append(readers[f.Reader][key], string(f.Entry.Value))
-		}
-	}
+	readers := finalReaders(h)
 	if len(readers) == 0 {
 		return []Finding{invalid("nobody read the counters at the end")}
 	}
-	for _, reader := range slices.Sorted(maps.Keys(readers)) {
+	for _, reader := range readers {
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			found = append(found, keys[key].compare(reader, key, readers[reader][key])...)
+			found = append(found, keys[key].compare(reader.name, key, reader.items(key))...)
 		}
 	}
 	return found
@@ -366,8 +358,7 @@ func (k *tally) compare(reader, key string, items []string) (found []Finding) {
 	case n != k.effective:
 		say("%d took effect", k.effective)
 	}
-	slices.Sort(items)
-	if unique := len(slices.Compact(slices.Clone(items))); unique != len(items) {
+	if unique := len(slices.Compact(slices.Sorted(slices.Values(items)))); unique != len(items) {
 		say("%d of them are there twice", len(items)-unique)
 	}
 	return found

@@ -13,7 +13,7 @@ import (
 // State is something that a run must have met for its silence to mean anything.
 type State string
 
-// The states. Which of them a cell of the matrix needs is said where it is run.
+// The states. Demanded says which of them a run needs.
 const (
 	LeaderChange   State = "leader change"        // after the first operation and before the last
 	Resumed        State = "stall resumed"        // the same leader opened its leadership again

@@ -123,6 +123,22 @@ type finalReader struct {
 	keys map[string]*history.Seen
 }
 
+// items are what the reader saw of a key, by version.
+func (r finalReader) items(key string) []string {
+	if seen := r.keys[key]; seen != nil {
+		return seen.Items
+	}
+	return nil
+}
+
+// newest is the highest version of a key that the reader saw; 0: none.
+func (r finalReader) newest(key string) uint64 {
+	if seen := r.keys[key]; seen != nil {
+		return slices.Max(seen.Versions)
+	}
+	return 0
+}
+
 // finalReaders lists what each reader at the end saw of each key.
 func finalReaders(h *history.History) (out []finalReader) {
 	at := map[string]int{}
