@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -108,6 +109,10 @@ type must struct {
 type leaseName struct {
 	key        string
 	generation uint64
+}
+
+func (n leaseName) compare(m leaseName) int {
+	return cmp.Or(cmp.Compare(n.key, m.key), cmp.Compare(n.generation, m.generation))
 }
 
 func newExpected(board string, a *Order, windows []*Window) *expected {

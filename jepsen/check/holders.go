@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -310,9 +311,9 @@ func guardedData(h *history.History) (found []Finding) {
 		}
 	}
 	for _, reader := range finalReaders(h) {
-		for key, seen := range reader.keys {
+		for _, key := range slices.Sorted(maps.Keys(reader.keys)) {
 			var last *history.Op
-			for _, item := range seen.Items {
+			for _, item := range reader.items(key) {
 				op := sent[key+" "+item]
 				if op == nil {
 					continue
@@ -347,7 +348,8 @@ func together(h *history.History, byName map[leaseName]*tenancy, figures *Holder
 		b := &h.Beliefs[i]
 		byKey[b.Key] = append(byKey[b.Key], b)
 	}
-	for _, list := range byKey {
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		list := byKey[key]
 		slices.SortFunc(list, func(a, b *history.Belief) int { return cmp.Compare(a.Generation, b.Generation) })
 		for i, older := range list {
 			for _, newer := range list[i+1:] {

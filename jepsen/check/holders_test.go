@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -192,5 +193,39 @@ func TestTheFiguresTellPausesFromLosses(t *testing.T) {
 	}
 	if figures.Earliest < 0.99 || figures.Earliest > 1.01 {
 		t.Errorf("the lease lived for %v of its duration", figures.Earliest)
+	}
+}
+
+// A history is judged again offline: what is told first must not depend on the order of a map.
+func TestAHistoryJudgedAgainTellsTheSameInTheSameOrder(t *testing.T) {
+	told := func() (all []string) {
+		s := newTenants()
+		for i := range 8 {
+			key := fmt.Sprintf("log/%d", i)
+			for n, generation := range []uint64{2, 1} {
+				value := fmt.Sprintf("%s.%d", key, n)
+				s.h.Ops = append(s.h.Ops, history.Op{ID: uint64(500 + 2*i + n), Kind: history.Fenced, Key: key, Outcome: history.OK,
+					Args: history.Args{Value: value, Generation: generation}})
+				s.h.Finals = append(s.h.Finals, history.Final{Reader: "n1", Entry: &boardpb.Entry{Key: key, Version: uint64(n + 1), Value: []byte(value)}})
+			}
+			for n, client := range []string{"c", "d"} {
+				s.h.Beliefs = append(s.h.Beliefs, history.Belief{Client: client, Board: theBoard, Key: key, Generation: uint64(n + 1),
+					Duration: time.Second, To: time.Second, Until: time.Second, Why: history.BeliefGiven})
+			}
+		}
+		_, found := check.Holders(s.h, s.b.agreed(t), nil)
+		for _, f := range found {
+			all = append(all, f.String())
+		}
+		return all
+	}
+	first := told()
+	if len(first) != 16 {
+		t.Fatalf("%d findings: %q", len(first), first)
+	}
+	for range 5 {
+		if again := told(); !slices.Equal(first, again) {
+			t.Fatalf("first %q\nagain %q", first, again)
+		}
 	}
 }

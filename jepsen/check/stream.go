@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -264,7 +265,7 @@ func (x *expected) toldOnce(s *stream, kind boardpb.Kind, checker, what string, 
 	if !s.whole() || s.from() != 1 || s.upTo < x.last {
 		return found
 	}
-	for name := range want {
+	for _, name := range slices.SortedFunc(maps.Keys(want), leaseName.compare) {
 		if !gone[name] {
 			found = append(found, violation("F3", "watcher %s was not told that generation %d of %s %s", s.watcher, name.generation, name.key, what))
 		}
