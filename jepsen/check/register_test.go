@@ -177,3 +177,21 @@ func TestCutDropsWhatNeverHappenedAndEndsWhatDidWhereItWasSeen(t *testing.T) {
 		t.Fatalf("got %+v", cut)
 	}
 }
+
+// What another rule has to say against clients leaves the log as good as it was: R1 was judged on
+// operations decided by it, and that is what is drawn.
+func TestAKeyIsDrawnAsItWasJudged(t *testing.T) {
+	list := ops(unknown("a", 1, 2, "x", 0), saw("c", 5, 6, 1, "x"), conflict("d", 7, 8, 0, 1, "x"))
+	list[2].Kind = history.Mutate // its conflict was not reported: R4
+	b := newTrace()
+	b.do("", 0, writeOf(list[0]), ok(1, 1))
+	h := &history.History{Ops: list, Applied: b.records}
+	fires(t, "R4", check.Answers(list, b.agreed(t)))
+	var page strings.Builder
+	if err := check.Picture(&page, h, list[0].Key, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if text := page.String(); !strings.Contains(text, "set x") || strings.Contains(text, "unknown") {
+		t.Error("the page does not draw what was judged")
+	}
+}
