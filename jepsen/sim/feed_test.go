@@ -85,6 +85,12 @@ var feedSpoilt = []spoilt{
 		i := midst(t, h, "picky", alone)
 		h.Feed = slices.Delete(h.Feed, i, i+1)
 	}},
+	{"the end of a writer's loop is left out", "F3", func(t *testing.T, h *history.History) {
+		i := toldWhere(t, h, func(_ int, w *history.Told) bool {
+			return w.Watcher == "stream-of-n3" && w.Event.GetKind() == boardpb.Kind_KIND_LOOP_CLOSE
+		})
+		h.Feed = slices.Delete(h.Feed, i, i+1)
+	}},
 	{"the feed resumes one late", "F4", func(t *testing.T, h *history.History) {
 		i := opening(t, h, "mover")
 		rev := h.Feed[i].Event.Rev

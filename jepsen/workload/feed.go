@@ -344,7 +344,7 @@ func (w *writer) work(load context.Context, pace time.Duration, bulk bool) {
 		w.one(out)
 		cancel()
 	}
-	closeLoop(load, w.loop)
+	closeLoop(w.run.ctx, w.loop) // the load is over
 }
 
 func (w *writer) value() string {
