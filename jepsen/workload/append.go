@@ -101,7 +101,7 @@ func (w *appender) one(ctx context.Context) {
 		w.env.past(ctx, w.b, w.name, w.some(at))
 	default:
 		key := w.some(at)
-		w.env.dumpAt(ctx, w.dice.IntN(len(w.env.Cluster.Nodes())), w.name, key, []string{key})
+		w.env.dumpAt(ctx, someNode(w.env, w.dice), w.name, key, []string{key})
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/metadata"
-
 	"raftboard/client"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/jepsen/history"
@@ -178,13 +176,9 @@ func (a *author) readBack(ctx context.Context) {
 	defer cancel()
 	resp, err := a.env.Cluster.Ask(a.name, node).Read(ctx, &wirepb.ReadRequest{Board: a.env.Board, CallId: rec.CallID(),
 		Query: &wirepb.ReadRequest_Get{Get: &wirepb.GetQuery{Key: key}}})
-	missing := refusalOf(err)
-	if missing.GetCode() != boardpb.Code_CODE_NOT_FOUND {
-		missing = nil
-	}
 	entry := resp.GetGet().GetEntry()
 	a.env.Log.End(rec, func(o *history.Op) {
-		look(o, entry, resp.GetRev(), resp.GetNodeId(), missing, err)
+		look(o, entry, resp.GetRev(), resp.GetNodeId(), missingOf(refusalOf(err)), err)
 		if entry != nil {
 			o.Result.Value = history.Text(entry.Value)
 		}
@@ -227,7 +221,7 @@ func (a *author) forge(ctx context.Context) {
 		op.Args.As = a.name
 	}
 	for _, name := range f.as {
-		ctx = metadata.AppendToOutgoingContext(ctx, "raftboard-as", name)
+		ctx = as(ctx, name)
 	}
 	a.env.applyFrom(ctx, someNode(a.env, a.dice), a.name, op, f.cmd)
 }

@@ -7,9 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
-
 	"raftboard/client"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/jepsen/history"
@@ -179,10 +176,7 @@ func (e Env) getAs(ctx context.Context, b *client.Board, op history.Op) (entry *
 	op.Kind, op.Board = history.Get, e.Board
 	rec, key := e.Log.Begin(op), op.Key
 	got, at, err := b.Get(client.WithCallID(ctx, rec.CallID()), key, client.ReadOptions{})
-	var refused *client.Error
-	if errors.As(err, &refused) && refused.Result.Code == boardpb.Code_CODE_NOT_FOUND {
-		missing = refused.Result
-	}
+	missing = missingOf(clientRefusal(err))
 	e.Log.End(rec, func(o *history.Op) { look(o, got.GetEntry(), at.Rev, at.NodeID, missing, err) })
 	return got.GetEntry(), missing
 }
@@ -192,19 +186,13 @@ const askTimeout = 2 * time.Second
 
 // getAt reads a key from one node, whoever leads.
 func (e Env) getAt(ctx context.Context, node int, name, key string) {
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "raftboard-as", name), askTimeout)
+	ctx, cancel := context.WithTimeout(as(ctx, name), askTimeout)
 	defer cancel()
 	rec := e.Log.Begin(history.Op{Client: name, Kind: history.Get, Board: e.Board, Key: key, Asked: e.Cluster.Nodes()[node]})
 	resp, err := e.Cluster.Ask(name, node).Read(ctx, &wirepb.ReadRequest{Board: e.Board, CallId: rec.CallID(),
 		Query: &wirepb.ReadRequest_Get{Get: &wirepb.GetQuery{Key: key}}})
-	var missing *boardpb.Result
-	for _, detail := range status.Convert(err).Details() {
-		if r, ok := detail.(*boardpb.Result); ok && r.Code == boardpb.Code_CODE_NOT_FOUND {
-			missing = r
-		}
-	}
 	e.Log.End(rec, func(o *history.Op) {
-		look(o, resp.GetGet().GetEntry(), resp.GetRev(), resp.GetNodeId(), missing, err)
+		look(o, resp.GetGet().GetEntry(), resp.GetRev(), resp.GetNodeId(), missingOf(refusalOf(err)), err)
 	})
 }
 
@@ -217,7 +205,7 @@ func Finals(ctx context.Context, e Env) error {
 		reader := history.FinalReader(node)
 		ask := e.Cluster.Ask("reader", i)
 		for after := ""; ; {
-			resp, err := ask.Read(metadata.AppendToOutgoingContext(ctx, "raftboard-as", "reader"), &wirepb.ReadRequest{Board: e.Board,
+			resp, err := ask.Read(as(ctx, "reader"), &wirepb.ReadRequest{Board: e.Board,
 				Query: &wirepb.ReadRequest_Dump{Dump: &wirepb.DumpQuery{After: after}}})
 			if err != nil {
 				return fmt.Errorf("reading the board through %s: %w", node, err)

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"google.golang.org/grpc/metadata"
-
 	"raftboard/client"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/jepsen/history"
@@ -63,7 +61,7 @@ func (e Env) dump(ctx context.Context, b *client.Board, name, pattern string, ke
 
 // dumpAt is dump from one node, whoever leads.
 func (e Env) dumpAt(ctx context.Context, node int, name, pattern string, keys []string) []history.Seen {
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "raftboard-as", name), askTimeout)
+	ctx, cancel := context.WithTimeout(as(ctx, name), askTimeout)
 	defer cancel()
 	rec := e.Log.Begin(history.Op{Client: name, Kind: history.Dump, Board: e.Board, Key: only(keys), Args: history.Args{Pattern: pattern},
 		Asked: e.Cluster.Nodes()[node]})

@@ -20,8 +20,7 @@ func newOutside(log *history.Log) *outside {
 	return &outside{log: log, greatest: map[string]uint64{}}
 }
 
-// write says whether the write was taken.
-func (o *outside) write(client, key string, generation uint64) bool {
+func (o *outside) write(client, key string, generation uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	seen := o.greatest[key]
@@ -30,5 +29,4 @@ func (o *outside) write(client, key string, generation uint64) bool {
 		o.greatest[key] = generation
 	}
 	o.log.Outside(history.Outside{Client: client, Key: key, Generation: generation, Greatest: seen, Accepted: accepted})
-	return accepted
 }

@@ -41,13 +41,15 @@ func (Register) Settings() *boardpb.BoardSettings {
 func (r Register) Run(ctx context.Context, e Env) error {
 	load, cancel := e.loading(ctx)
 	defer cancel()
-	keys := &keyRing{left: make([]int, r.Keys), serial: make([]int, r.Keys)}
+	keys := newSerials(r.Keys, perKey)
 	rushes := rushes{began: e.Log.Now(), seed: e.Seed, keys: r.Keys}
 	var group sync.WaitGroup
+	defer group.Wait()
 	for i := range r.Clients {
 		name := fmt.Sprintf("client-%d", i+1)
 		c, err := e.Cluster.Dial(name, i%len(e.Cluster.Nodes()))
 		if err != nil {
+			cancel()
 			return err
 		}
 		u := &user{env: e, name: name, b: c.Board(e.Board), keys: keys, rushes: rushes, dice: e.dice(i), known: map[string]uint64{}}
@@ -56,34 +58,18 @@ func (r Register) Run(ctx context.Context, e Env) error {
 			u.run(load, e.pace(r.Clients))
 		})
 	}
-	group.Wait()
 	return nil
 }
 
-// keyRing hands out keys and retires them.
-type keyRing struct {
-	mu     sync.Mutex
-	left   []int
-	serial []int
-}
-
-func (k *keyRing) next(at int) string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.left[at] == 0 {
-		k.left[at] = perKey
-		k.serial[at]++
-	}
-	k.left[at]--
-	return fmt.Sprintf("reg/%d-%d", at, k.serial[at])
-}
+// register uses the i-th key once.
+func register(keys *serials, i int) string { return fmt.Sprintf("reg/%d-%d", i, keys.next(i)) }
 
 // user is one client: one operation at a time.
 type user struct {
 	env    Env
 	name   string
 	b      *client.Board
-	keys   *keyRing
+	keys   *serials
 	rushes rushes
 	rushed int // how many of them are over
 	dice   *rand.Rand
@@ -93,15 +79,14 @@ type user struct {
 
 func (u *user) run(ctx context.Context, pace time.Duration) {
 	for u.idle(ctx, time.Duration(1+u.dice.Int64N(int64(pace)))) {
-		u.patiently(ctx, func(ctx context.Context) { u.one(ctx, u.keys.next(u.dice.IntN(len(u.keys.left)))) })
+		u.patiently(ctx, func(ctx context.Context) { u.one(ctx, register(u.keys, u.dice.IntN(len(u.keys.left)))) })
 	}
 }
 
 // patiently gives an operation as long as the dice say. It may take longer than the run: what
 // is out is waited for.
 func (u *user) patiently(ctx context.Context, do func(context.Context)) {
-	patience := 300*time.Millisecond + time.Duration(u.dice.Int64N(int64(8*time.Second)))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(u.dice))
 	defer cancel()
 	do(ctx)
 }
@@ -111,7 +96,7 @@ func (u *user) one(ctx context.Context, key string) {
 	case n < 25:
 		u.look(ctx, key)
 	case n < 50:
-		u.env.getAt(ctx, u.dice.IntN(len(u.env.Cluster.Nodes())), u.name, key)
+		u.env.getAt(ctx, someNode(u.env, u.dice), u.name, key)
 	case n < 80:
 		u.set(ctx, key)
 	case n < 92:

@@ -59,7 +59,7 @@ func (u *user) idle(ctx context.Context, pause time.Duration) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		u.patiently(ctx, func(ctx context.Context) { u.mutate(ctx, u.keys.next(key)) })
+		u.patiently(ctx, func(ctx context.Context) { u.mutate(ctx, register(u.keys, key)) })
 	}
 	return true
 }

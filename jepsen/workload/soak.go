@@ -52,11 +52,11 @@ func (Soak) Run(ctx context.Context, e Env) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(func() { plan(load, e, c.Board(e.Board)) })
-	drafts := &keyRing{left: make([]int, 3), serial: make([]int, 3)}
+	drafts := newSerials(3, perKey)
 	lists := newSerials(2, perList)
 	return Work{}.run(ctx, e, func(p *process) (func(context.Context), func()) {
 		name := strings.ReplaceAll(p.name, "/", "-") // reads of one node state it
-		a := &agent{process: p, drafts: drafts,
+		a := &agent{process: p,
 			user: &user{env: e, name: name, b: p.c.Board(e.Board), keys: drafts, dice: p.dice, known: map[string]uint64{}},
 			list: &appender{env: e, name: name, b: p.c.Board(e.Board), lists: lists, dice: p.dice}}
 		return a.between, a.follow()
@@ -88,10 +88,9 @@ func plan(ctx context.Context, e Env, b *client.Board) {
 // agent is a process of W5 that does more: one thing at a time, under one name.
 type agent struct {
 	*process
-	user   *user
-	list   *appender
-	drafts *keyRing
-	heard  atomic.Pointer[boardpb.Event] // the newest of the plan, until it was read
+	user  *user
+	list  *appender
+	heard atomic.Pointer[boardpb.Event] // the newest of the plan, until it was read
 }
 
 // follow begins to watch the plan, and gives what ends that.
@@ -136,7 +135,9 @@ func (a *agent) between(ctx context.Context) {
 		})
 	}
 	for range 2 {
-		bounded(func(ctx context.Context) { a.user.one(ctx, a.drafts.next(a.dice.IntN(len(a.drafts.left)))) })
+		bounded(func(ctx context.Context) {
+			a.user.one(ctx, register(a.user.keys, a.dice.IntN(len(a.user.keys.left))))
+		})
 	}
 	bounded(a.list.one)
 }

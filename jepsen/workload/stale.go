@@ -303,14 +303,6 @@ func (r *reader) readThroughClient(ctx context.Context) {
 	r.floor = max(r.floor, at.Rev)
 }
 
-// missingOf is the news that there is no such key, which is an answer.
-func missingOf(refused *boardpb.Result) *boardpb.Result {
-	if refused.GetCode() == boardpb.Code_CODE_NOT_FOUND {
-		return refused
-	}
-	return nil
-}
-
 // said adds the name of a refusal to a read that got no answer.
 func said(o *history.Op, refused *boardpb.Result) {
 	if o.Outcome == history.Failed && refused != nil {

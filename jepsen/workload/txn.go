@@ -99,8 +99,7 @@ func (w *transactor) one(ctx context.Context) {
 	case n < 20:
 		w.read(ctx, group)
 	case n < 45:
-		node := w.dice.IntN(len(w.env.Cluster.Nodes()))
-		w.learn(group, w.env.dumpAt(ctx, node, w.name, group+"/*", groupKeys(group)))
+		w.learn(group, w.env.dumpAt(ctx, someNode(w.env, w.dice), w.name, group+"/*", groupKeys(group)))
 	case n < 70:
 		w.append(ctx, group, nil)
 	default:

@@ -70,3 +70,11 @@ func clientRefusal(err error) *boardpb.Result {
 	}
 	return nil
 }
+
+// missingOf is the news that there is no such key, which is an answer.
+func missingOf(refused *boardpb.Result) *boardpb.Result {
+	if refused.GetCode() == boardpb.Code_CODE_NOT_FOUND {
+		return refused
+	}
+	return nil
+}

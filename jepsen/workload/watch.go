@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -70,9 +69,8 @@ func (w *Watcher) state(s client.State) {
 
 // ending adds what a refusal says of how to go on.
 func ending(t history.Told, err error) history.Told {
-	var refused *client.Error
-	if errors.As(err, &refused) {
-		t.Code, t.Resume, t.Oldest = history.Answer(refused.Result), refused.Result.Rev, refused.Result.OldestRev
+	if refused := clientRefusal(err); refused != nil {
+		t.Code, t.Resume, t.Oldest = history.Answer(refused), refused.Rev, refused.OldestRev
 	}
 	return t
 }
@@ -82,13 +80,13 @@ func (w *Watcher) run(ctx context.Context, watch *client.Watch) {
 	defer close(w.done)
 	for {
 		err := w.read(ctx, watch)
-		var refused *client.Error
+		refused := clientRefusal(err)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.As(err, &refused) && refused.Result.Code == boardpb.Code_CODE_COMPACTED:
+		case refused.GetCode() == boardpb.Code_CODE_COMPACTED:
 			w.tell(ending(history.Told{Cut: err.Error()}, err))
-			w.opts.FromRev, w.opts.Snapshot = refused.Result.OldestRev, false
+			w.opts.FromRev, w.opts.Snapshot = refused.OldestRev, false
 		default:
 			w.tell(ending(history.Told{Ended: err.Error()}, err))
 			return

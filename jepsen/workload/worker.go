@@ -68,10 +68,8 @@ func (p *process) run(ctx context.Context) {
 			p.pauseBriefly(ctx)
 		}
 	}
-	if p.loop != nil && !p.crashed {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callPatience)
-		defer cancel()
-		_ = p.loop.Close(ctx)
+	if !p.crashed {
+		closeLoop(context.WithoutCancel(ctx), p.loop)
 	}
 }
 
