@@ -74,6 +74,20 @@ func (p Plan) Complete() (Plan, error) {
 	return p, err
 }
 
+// CannotDo lists the nemeses that a driver does not have. In one process no single node can be
+// starved of its core, or break at a point of its code without the others.
+func CannotDo(driver string, nemeses []string) (missing []string) {
+	if driver != Sim {
+		return nil
+	}
+	for _, n := range nemeses {
+		if n == "cpu" || n == "failpoint" {
+			missing = append(missing, n)
+		}
+	}
+	return missing
+}
+
 // Needs are what its cluster must be started with.
 func (p Plan) Needs() (n nemesis.Needs) {
 	kinds, err := nemesis.ByName(p.Nemeses...)

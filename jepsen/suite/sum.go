@@ -10,20 +10,6 @@ import (
 	"raftboard/jepsen/history"
 )
 
-// CannotDo lists the nemeses that a driver does not have. In one process no single node can be
-// starved of its core, or break at a point of its code without the others.
-func CannotDo(driver string, nemeses []string) (missing []string) {
-	if driver != Sim {
-		return nil
-	}
-	for _, n := range nemeses {
-		if n == "cpu" || n == "failpoint" {
-			missing = append(missing, n)
-		}
-	}
-	return missing
-}
-
 // Sum is what many runs say together: operations, faults, verdicts.
 func Sum(outcomes []Outcome) string {
 	ops, faults, verdicts := map[history.Outcome]int{}, map[string]int{}, map[check.Verdict]int{}
