@@ -53,7 +53,7 @@ func Demanded(run history.Run) Demand {
 		d.States = append(d.States, statesOf(nemesis, run.Workload)...)
 	}
 	if run.Time > 0 {
-		d.BeforeFault = max(int(float64(run.Rate)*baseline(run).Seconds()*leastOfRate), leastBefore)
+		d.BeforeFault = max(int(float64(run.Rate)*Baseline(run.Time).Seconds()*leastOfRate), leastBefore)
 	}
 	return d
 }
@@ -73,7 +73,7 @@ func leaseStates(run history.Run) []State {
 // workStates are what workers do to themselves early in their lives: enough operations must
 // have been made before the first fault for each to have come to that.
 func workStates(run history.Run, enough float64) []State {
-	if run.Time > 0 && float64(run.Rate)*baseline(run).Seconds() < enough {
+	if run.Time > 0 && float64(run.Rate)*Baseline(run.Time).Seconds() < enough {
 		return nil
 	}
 	return []State{Reclaim, FencedWrite}
@@ -86,8 +86,8 @@ const leastOfRate = 0.08
 // leastBefore is how many must have succeeded by then at whatever rate.
 const leastBefore = 4
 
-// baseline is how long a run goes on before its first fault.
-func baseline(run history.Run) time.Duration { return min(run.Time/5, 5*time.Second) }
+// Baseline is how long a run of so much time goes on before its first fault.
+func Baseline(lasts time.Duration) time.Duration { return min(lasts/5, 5*time.Second) }
 
 // faultsOf lists the records of which a nemesis must have left at least one.
 func faultsOf(nemesis string) []string {

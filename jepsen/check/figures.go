@@ -49,7 +49,7 @@ func FiguresOf(h *history.History, a *Order) (f Figures) {
 	}
 	for _, fault := range h.Faults {
 		switch {
-		case fault.Nemesis != "" || fault.Name == NoMajority:
+		case fault.Nemesis != "" || fault.Name == history.NoMajority:
 		case fault.Name == "crash":
 			f.Crashes++
 		case fault.Name == "pause":

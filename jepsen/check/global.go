@@ -21,9 +21,6 @@ const (
 	// healedAnswers is how long an operation that began after the heal, when every node is
 	// ready, may wait while nothing else that began after it is answered either.
 	healedAnswers = 6 * time.Second
-	// NoMajority is the name under which a nemesis records that what it did, alone or with what
-	// was there already, leaves no majority connected.
-	NoMajority = "no-majority"
 )
 
 // Globals checks what every run is held to, whatever its workload. G4: at the end every member
@@ -181,7 +178,7 @@ func quiet(h *history.History, budget time.Duration, nodes int) (out []span) {
 		marks = append(marks, h.Run.Healed)
 	}
 	for _, f := range h.Faults {
-		if f.Nemesis != "" || f.Name == NoMajority {
+		if f.Nemesis != "" || f.Name == history.NoMajority {
 			marks = append(marks, f.Start, f.End)
 		}
 	}
@@ -200,9 +197,9 @@ func quiet(h *history.History, budget time.Duration, nodes int) (out []span) {
 func harmless(f *history.Fault, nodes int) bool {
 	switch f.Nemesis {
 	case "", "N1", "N2":
-		return f.Name != NoMajority
+		return f.Name != history.NoMajority
 	case "N7", "N8":
-		return f.Name != NoMajority && 2*len(f.Targets) < nodes
+		return f.Name != history.NoMajority && 2*len(f.Targets) < nodes
 	}
 	return false
 }

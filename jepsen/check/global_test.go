@@ -90,7 +90,7 @@ func TestWhatEveryRunIsHeldTo(t *testing.T) {
 		{"G6: nothing is answered while a majority is connected", "G6", func(h *history.History) { silent(h, 20*s, 38*s, 3*s) }},
 		{"good: the same, and there was no majority", "", func(h *history.History) {
 			silent(h, 20*s, 38*s, 3*s)
-			h.Faults = append(h.Faults, history.Fault{Name: check.NoMajority, Nemesis: "N7", Start: 20 * s, End: 40 * s})
+			h.Faults = append(h.Faults, history.Fault{Name: history.NoMajority, Nemesis: "N7", Start: 20 * s, End: 40 * s})
 		}},
 		{"good: the same, and both were killed", "", func(h *history.History) {
 			silent(h, 20*s, 38*s, 3*s)

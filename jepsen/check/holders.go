@@ -211,7 +211,7 @@ func (t *tenancy) forEver(h *history.History, figures *HolderFigures) (found []F
 func stalledBetween(h *history.History, from, to, budget time.Duration) (sum time.Duration) {
 	var spans []span
 	for _, f := range h.Faults {
-		if f.Nemesis != "" || f.Name == NoMajority {
+		if f.Nemesis != "" || f.Name == history.NoMajority {
 			spans = append(spans, span{f.Start, f.End + budget})
 		}
 	}
@@ -233,7 +233,7 @@ func (t *tenancy) faithful(h *history.History) []Finding {
 	}
 	budget := cmp.Or(h.Run.Failover, failover)
 	for _, f := range h.Faults {
-		if (f.Nemesis != "" || f.Name == NoMajority) && f.Start <= t.at && f.End+budget >= t.at-t.lasts() {
+		if (f.Nemesis != "" || f.Name == history.NoMajority) && f.Start <= t.at && f.End+budget >= t.at-t.lasts() {
 			return nil
 		}
 	}

@@ -54,7 +54,7 @@ func hunts(h *history.History, a *Order, n map[State]int) {
 	}
 	for _, op := range h.Ops {
 		if op.Result.Answer == "unavailable" && slices.ContainsFunc(h.Faults, func(f history.Fault) bool {
-			return f.Name == NoMajority && op.Invoke <= f.End && op.Return >= f.Start
+			return f.Name == history.NoMajority && op.Invoke <= f.End && op.Return >= f.Start
 		}) {
 			n[WithoutAnyone]++
 		}
@@ -193,7 +193,7 @@ func desertedIn(h *history.History) (all []deserted) {
 	for _, f := range h.Faults {
 		whole := span{f.Start, f.End}
 		switch {
-		case f.Name == NoMajority:
+		case f.Name == history.NoMajority:
 			all = append(all, deserted{whole, whole, nil})
 		case f.Nemesis == "N1":
 			all = append(all, deserted{whole, span{f.Start + cutWithin, f.End - cutWithin}, f.Targets})
@@ -239,7 +239,7 @@ func nobody(nodes []string) string {
 func befell(h *history.History, op *history.Op) bool {
 	return slices.ContainsFunc(h.Faults, func(f history.Fault) bool {
 		hurt := slices.Contains(f.Targets, op.Asked) || slices.Contains(f.Targets, op.Client)
-		apart := f.Name == NoMajority || f.Nemesis == "N1"
+		apart := f.Name == history.NoMajority || f.Nemesis == "N1"
 		return hurt && !apart && op.Invoke <= f.End && op.Return >= f.Start
 	})
 }

@@ -46,7 +46,7 @@ func refusedWith(answer string) history.Result { return history.Result{Answer: a
 
 func TestTheStaleHunterJudgesHandWrittenHistories(t *testing.T) {
 	alone := func(c *counting) {
-		c.h.Faults = append(c.h.Faults, history.Fault{Name: check.NoMajority, Nemesis: "N1", Start: 40 * time.Second, End: 60 * time.Second})
+		c.h.Faults = append(c.h.Faults, history.Fault{Name: history.NoMajority, Nemesis: "N1", Start: 40 * time.Second, End: 60 * time.Second})
 	}
 	hurt := func(c *counting, name, nemesis string) {
 		c.h.Faults = append(c.h.Faults, history.Fault{Name: name, Nemesis: nemesis, Targets: []string{"n2"}, Start: 40 * time.Second, End: 60 * time.Second})

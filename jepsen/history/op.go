@@ -176,6 +176,10 @@ func OpOf(callID string) uint64 {
 	return id
 }
 
+// NoMajority is the name of a record that says that what was done, alone or with what was there
+// already, leaves no majority connected: nothing can be served.
+const NoMajority = "no-majority"
+
 // Fault is something done to the cluster or to a client, and the proof that it was done.
 type Fault struct {
 	Name    string        `json:"name"`    // "kill", "isolate", "crash", "pause"

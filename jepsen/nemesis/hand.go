@@ -218,17 +218,13 @@ func (h *Hand) end(f history.Fault, witness string, err error) error {
 	return err
 }
 
-// noMajority is the name of the record that says from when to when no majority was there, so
-// that nothing could be served.
-const noMajority = "no-majority"
-
 // deserted records the time in which so many nodes are hurt that no majority is left; call
 // what it returns before anything is undone. With fewer nodes it does nothing.
 func (h *Hand) deserted(id string, nodes []int) (over func()) {
 	if len(nodes) <= h.minority() {
 		return func() {}
 	}
-	f := h.begin(noMajority, id, nodes)
+	f := h.begin(history.NoMajority, id, nodes)
 	return func() {
 		f.End = h.Log.Now()
 		f.Witness = fmt.Sprintf("%d of %d nodes could not take part", len(nodes), len(h.live()))

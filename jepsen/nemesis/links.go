@@ -26,6 +26,14 @@ func both(one, other []int) (links []link) {
 	return links
 }
 
+// between are the links between all pairs of nodes.
+func between(nodes []int) (links []link) {
+	for i := range nodes {
+		links = append(links, both(nodes[i:i+1], nodes[i+1:])...)
+	}
+	return links
+}
+
 // shape puts a shape on links; heal mends them whatever happened before.
 func (h *Hand) shape(links []link, s Shape) (err error) {
 	for _, l := range links {
@@ -91,11 +99,7 @@ func nobody(ctx context.Context, h *Hand, length time.Duration) error {
 		return nil
 	}
 	defer free()
-	var links []link
-	for i, a := range nodes {
-		links = append(links, both([]int{a}, nodes[i+1:])...)
-	}
-	before := h.lost(nodes)
+	links, before := between(nodes), h.lost(nodes)
 	f := h.begin("partition", "N1", nodes)
 	err := h.shape(links, Shape{Cut: true})
 	back := h.deserted("N1", nodes)
@@ -209,10 +213,7 @@ func flap(ctx context.Context, h *Hand, length time.Duration) error {
 		return nil
 	}
 	defer free()
-	var links []link
-	for i, a := range nodes {
-		links = append(links, both([]int{a}, nodes[i+1:])...)
-	}
+	links := between(nodes)
 	d, before, flaps := h.dice(), h.lost(nodes), 0
 	f := h.begin("flap", "N4", nodes)
 	var err error

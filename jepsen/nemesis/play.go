@@ -81,10 +81,10 @@ next:
 // something else happens, and not evenly.
 func lengths() []float64 { return []float64{0.2, 1, 1, 3, 3, 10} }
 
-// Play does faults of these kinds until a time is over. First each kind is done once, in a
-// drawn order and however long that takes; then, every while, a drawn subset of them at once, in a quarter of the draws
-// none. What has begun is undone before it returns. A fault that could not be done or undone
-// says so in its record, and has no witness.
+// Play does faults of these kinds until a time is over. First each kind is done once, in a drawn
+// order and however long that takes; then, every while, a drawn subset of them at once, in a
+// quarter of the draws none. What has begun is undone before it returns. A fault that could not
+// be done or undone says so in its record, and has no witness.
 func Play(ctx context.Context, h *Hand, kinds []Nemesis, lasts time.Duration) {
 	kinds = doing(kinds)
 	began := time.Now()
@@ -148,11 +148,8 @@ func (h *Hand) together(ctx context.Context, kinds []Nemesis, most time.Duration
 // all are ready.
 func (h *Hand) Mend(ctx context.Context) (err error) {
 	nodes := h.live()
-	for i, a := range nodes {
-		for _, b := range nodes[i+1:] {
-			err = errors.Join(err, h.shape(both([]int{a}, []int{b}), Shape{}))
-		}
-		err = errors.Join(err, h.shape(both([]int{a}, []int{Clients}), Shape{}))
+	err = errors.Join(h.shape(between(nodes), Shape{}), h.shape(both(nodes, []int{Clients}), Shape{}))
+	for _, a := range nodes {
 		for _, undo := range []error{h.Target.Disk(a, DiskFault{}), h.Target.Clock(a, ClockFault{}), h.Target.Starve(a, 0)} {
 			if undo != nil && !errors.Is(undo, ErrUnsupported) {
 				err = errors.Join(err, undo)

@@ -159,7 +159,7 @@ func faultsOf(h *history.History) (out []fault) {
 		}
 	}
 	for _, one := range h.Faults {
-		f := fault{Fault: one, derived: one.Name == check.NoMajority, onClient: one.Nemesis == "" && one.Name != check.NoMajority}
+		f := fault{Fault: one, derived: one.Name == history.NoMajority, onClient: one.Nemesis == "" && one.Name != history.NoMajority}
 		at, _ := slices.BinarySearchFunc(began, f.Start, func(o *history.Op, start time.Duration) int { return cmp.Compare(o.Invoke, start) })
 		if f.answered = at < len(began); f.answered {
 			f.first = soonest[at] - f.Start

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"raftboard/jepsen/check"
 	"raftboard/jepsen/history"
 )
 
@@ -41,14 +40,14 @@ var staleSpoilt = []spoilt{
 		}).Result
 	}},
 	{"reads are served without a majority", "H3", func(_ *testing.T, h *history.History) {
-		h.Faults = append(h.Faults, history.Fault{Name: check.NoMajority, Nemesis: "N1", Start: 3 * time.Second, End: 5 * time.Second, Witness: "said so"})
+		h.Faults = append(h.Faults, history.Fault{Name: history.NoMajority, Nemesis: "N1", Start: 3 * time.Second, End: 5 * time.Second, Witness: "said so"})
 	}},
 	{"a node without a majority never answers", "H3", func(t *testing.T, h *history.History) {
 		op := lastOp(t, h, func(o *history.Op) bool { return o.Kind == history.Get && o.Asked != "" && o.Outcome == history.OK })
 		op.Outcome, op.Return, op.Result = history.Failed, op.Invoke+8*time.Second, history.Result{}
-		h.Faults = append(h.Faults, history.Fault{Name: check.NoMajority, Nemesis: "N1", Start: op.Invoke, End: op.Return, Witness: "said so"})
+		h.Faults = append(h.Faults, history.Fault{Name: history.NoMajority, Nemesis: "N1", Start: op.Invoke, End: op.Return, Witness: "said so"})
 		for i := range h.Faults { // nothing else befell it
-			if h.Faults[i].Name != check.NoMajority {
+			if h.Faults[i].Name != history.NoMajority {
 				h.Faults[i].Targets = nil
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"raftboard/client"
+	"raftboard/jepsen/check"
 	"raftboard/jepsen/history"
 	"raftboard/jepsen/nemesis"
 	"raftboard/jepsen/workload"
@@ -61,14 +62,14 @@ func Run(ctx context.Context, c Cluster, log *history.Log, p Plan) error {
 	stop := make(chan struct{})
 	env := workload.Env{Cluster: c, Log: log, Board: Board, Seed: p.Seed, Rate: p.Rate, Stop: stop}
 	watchers, err := watch(ctx, env, work)
-	if err != nil {
-		return err
-	}
 	defer func() {
 		for _, w := range watchers {
 			w.Close()
 		}
 	}()
+	if err != nil {
+		return err
+	}
 	loadCtx, endLoad := context.WithTimeout(ctx, p.Time+doneWithin+readyWithin)
 	defer endLoad()
 	var failed error
@@ -88,7 +89,7 @@ func Run(ctx context.Context, c Cluster, log *history.Log, p Plan) error {
 // it work on for a while, so that progress can be seen. A fault that could not be done is in
 // the log and makes the run INVALID; only what cannot be mended is an error.
 func hurt(ctx context.Context, hand *nemesis.Hand, log *history.Log, kinds []nemesis.Nemesis, p Plan) error {
-	baseline := min(p.Time/5, 5*time.Second)
+	baseline := check.Baseline(p.Time)
 	time.Sleep(baseline)
 	nemesis.Play(ctx, hand, kinds, p.Time-baseline)
 	err := hand.Mend(ctx)
