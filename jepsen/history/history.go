@@ -2,6 +2,8 @@ package history
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,16 +64,18 @@ type line struct {
 	End     *end       `json:"end,omitempty"` // the last one
 }
 
-// end says how many lines come before it. A file that was cut short between two lines would
-// be read as a run in which less happened.
+// end says how many lines come before it, and what their bytes sum up to. A file that was cut
+// short between two lines would be read as a run in which less happened, and one with a damaged
+// digit as another run.
 type end struct {
-	Lines int `json:"lines"`
+	Lines int    `json:"lines"`
+	Sum   string `json:"sha256"`
 }
 
 // Write writes the history as JSON lines.
 func (h *History) Write(w io.Writer) error {
-	buffered := bufio.NewWriter(w)
-	enc := json.NewEncoder(buffered)
+	buffered, sum := bufio.NewWriter(w), sha256.New()
+	enc := json.NewEncoder(io.MultiWriter(buffered, sum))
 	err := enc.Encode(line{Run: &h.Run})
 	for i := range h.Ops {
 		err = errors.Join(err, enc.Encode(line{Op: &h.Ops[i]}))
@@ -105,35 +109,43 @@ func (h *History) Write(w io.Writer) error {
 	}
 	lines := 1 + len(h.Ops) + len(h.Faults) + len(h.Applied) + len(h.Install) + len(h.Roles) + len(h.Notes) + len(h.Outside) +
 		len(h.Beliefs) + len(h.Feed) + len(h.Finals)
-	err = errors.Join(err, enc.Encode(line{End: &end{Lines: lines}}))
+	err = errors.Join(err, enc.Encode(line{End: &end{Lines: lines, Sum: hex.EncodeToString(sum.Sum(nil))}}))
 	return errors.Join(err, buffered.Flush())
 }
 
-// Read reads what Write wrote. A line it does not understand is an error, never skipped: a
-// verdict on half a history would be worth nothing.
+// Read reads what Write wrote. A line it does not understand is an error, never skipped, and so
+// is a byte that is not what was written: a verdict on half a history would be worth nothing.
 func Read(r io.Reader) (*History, error) {
 	h, runs, whole := &History{}, 0, false
-	dec := json.NewDecoder(r)
-	dec.DisallowUnknownFields()
+	lines, sum := bufio.NewReader(r), sha256.New()
 	for n := 1; ; n++ {
-		var l line
-		switch err := dec.Decode(&l); {
-		case errors.Is(err, io.EOF) && runs != 1:
-			return nil, fmt.Errorf("history: %d lines say what was run, want one", runs)
-		case errors.Is(err, io.EOF) && !whole:
+		text, err := lines.ReadBytes('\n')
+		switch {
+		case err == nil:
+		case !errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("history: line %d: %w", n, err)
+		case len(text) > 0 || runs == 1 && !whole:
 			return nil, fmt.Errorf("history: cut short behind line %d", n-1)
-		case errors.Is(err, io.EOF):
+		case runs != 1:
+			return nil, fmt.Errorf("history: %d lines say what was run, want one", runs)
+		default:
 			return h, nil
-		case err != nil:
+		}
+		var l line
+		if err := strict(text, &l); err != nil {
 			return nil, fmt.Errorf("history: line %d: %w", n, err)
 		}
 		switch {
 		case whole:
 			return nil, fmt.Errorf("history: line %d stands behind the end", n)
 		case l.End != nil:
-			if whole = l.End.Lines == n-1; !whole {
+			if l.End.Lines != n-1 {
 				return nil, fmt.Errorf("history: %d lines, its end says %d", n-1, l.End.Lines)
 			}
+			if got := hex.EncodeToString(sum.Sum(nil)); l.End.Sum != got {
+				return nil, fmt.Errorf("history: its lines sum up to %s, its end says %q: they are not what was written", got, l.End.Sum)
+			}
+			whole = true
 		case l.Run != nil:
 			h.Run = *l.Run
 			runs++
@@ -160,5 +172,6 @@ func Read(r io.Reader) (*History, error) {
 		default:
 			return nil, fmt.Errorf("history: line %d says nothing", n)
 		}
+		sum.Write(text)
 	}
 }

@@ -96,6 +96,25 @@ func TestAFileThatIsNotWholeIsAnError(t *testing.T) {
 	})
 }
 
+func TestAHistoryWithADamagedByteIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var file bytes.Buffer
+		if err := record().History().Write(&file); err != nil {
+			t.Fatal(err)
+		}
+		for i, b := range file.Bytes() {
+			if b < '0' || b > '9' {
+				continue
+			}
+			damaged := bytes.Clone(file.Bytes())
+			damaged[i] = '0' + (b-'0'+1)%10
+			if _, err := history.Read(bytes.NewReader(damaged)); err == nil {
+				t.Errorf("a history was read with another digit at byte %d: …%s", i, damaged[max(0, i-40):i+1])
+			}
+		}
+	})
+}
+
 func TestARecordThatIsNotWhatWasHashedIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, spoil := range map[string]func(*history.Applied){
