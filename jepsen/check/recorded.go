@@ -24,6 +24,9 @@ func Recorded(h *history.History, a *Order) (found []Finding) {
 		found = append(found, invalid("no node said what raft made of it"))
 	}
 	found = append(found, undigested(h)...)
+	if h.Run.Rerun != "" {
+		found = append(found, leftOut(h, a)...)
+	}
 	return append(found, readAtTheEnd(h, a)...)
 }
 
