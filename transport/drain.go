@@ -70,7 +70,7 @@ func (s *Server) drain(ctx context.Context) {
 	if s.cfg.DrainDelay > 0 {
 		pause(ctx, s.cfg.DrainDelay)
 	}
-	if n != nil && n.IsLeader() && ctx.Err() == nil {
+	if n != nil && n.IsLeader() && len(n.Status().Voters) > 1 && ctx.Err() == nil { // alone, there is nobody to take over
 		handOver, cancel := context.WithTimeout(ctx, handOverWait)
 		if err := n.StepDown(handOver, ""); err != nil {
 			s.cfg.Logger.Warn("the leadership was not handed over", "error", err)

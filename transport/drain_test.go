@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -72,6 +73,21 @@ func TestAStopHandsLeadershipOverFinishesCallsAndTellsStreamsWhereToGo(t *testin
 		resumed := watch(next, fromRev(cut.Rev, "**"))
 		next.ok(add("facts/x", "4"))
 		versions(t, resumed.events(1), 3)
+	})
+}
+
+func TestANodeThatIsAloneStopsWithoutAWarning(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var said journal
+		c := clustertest.Start(t, clustertest.Options{Nodes: 1, Configure: func(_ int, cfg *transport.Config) {
+			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &said, Level: hclog.Info})
+		}})
+		if err := c.Stop(c.Leader()); err != nil {
+			t.Fatal(err)
+		}
+		if said.count("\n") == 0 || said.count("handed over") != 0 {
+			t.Errorf("it said:\n%s", said.text.String())
+		}
 	})
 }
 
