@@ -183,9 +183,12 @@ func faceAddr(i int) string { return fmt.Sprintf("10.77.1.%d", i+1) }
 
 // numberAt is the number of the node whose address or face this is.
 func numberAt(addr netip.Addr) (i int, ok bool) {
+	if !addr.Is4() {
+		return 0, false
+	}
 	b := addr.As4()
 	i = int(b[3]) - 1
-	return i, addr.Is4() && b[0] == 10 && b[1] == 77 && b[2] <= 1 && i >= 0 && i < maxNodes
+	return i, b[0] == 10 && b[1] == 77 && b[2] <= 1 && i >= 0 && i < maxNodes
 }
 
 // Nodes implements both interfaces.

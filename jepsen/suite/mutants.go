@@ -14,7 +14,7 @@ type Caught struct {
 	By      []string      `json:"by"`       // the checkers that fired
 	Caught  bool          `json:"caught"`   // one of those named for it did
 	Runs    int           `json:"runs"`     // until then
-	Took    time.Duration `json:"took"`     // real time until then
+	Took    time.Duration `json:"took_ns"`  // real time until then
 	Seed    uint64        `json:"seed"`     // of the run that caught it
 	Clean   bool          `json:"clean"`    // the same seed without the bug is VALID
 	NotHere bool          `json:"not_here"` // and where it must not be caught it was not; true if nothing is named

@@ -35,8 +35,8 @@ type Outcome struct {
 	Met      map[check.State]int     `json:"met"`
 	Figures  check.Figures           `json:"figures"`
 	Entries  int                     `json:"entries"` // commands in the agreed order
-	Ran      time.Duration           `json:"ran"`     // on the clock of the run, which may be virtual
-	Took     time.Duration           `json:"took"`    // real time, with starting and judging
+	Ran      time.Duration           `json:"ran_ns"`  // on the clock of the run, which may be virtual
+	Took     time.Duration           `json:"took_ns"` // real time, with starting and judging
 	Dir      string                  `json:"dir,omitempty"`
 	Story    string                  `json:"story,omitempty"` // of a violation
 	Error    string                  `json:"error,omitempty"` // why there was no run

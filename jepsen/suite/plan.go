@@ -26,8 +26,8 @@ type Plan struct {
 	Workload string        `json:"workload"`
 	Nemeses  []string      `json:"nemeses"`
 	Nodes    int           `json:"nodes"`
-	Time     time.Duration `json:"time"` // from the first operation to the heal
-	Rate     int           `json:"rate"` // operations per second of all clients
+	Time     time.Duration `json:"time_ns"` // from the first operation to the heal
+	Rate     int           `json:"rate"`    // operations per second of all clients
 	Seed     uint64        `json:"seed"`
 	Mutant   string        `json:"mutant,omitempty"`  // a planted bug
 	Fault    string        `json:"fault,omitempty"`   // what every node does at named points, as FAULT says it
@@ -104,13 +104,28 @@ func (p Plan) Needs() (n nemesis.Needs) {
 // Cell names workload and nemeses: "work × kill,pause".
 func (p Plan) Cell() string { return p.Workload + " × " + strings.Join(p.Nemeses, ",") }
 
-// Name is a file name for it.
+// Name is a file name for it. Plans that differ in what is run have different names; the
+// version of the source is not part of it.
 func (p Plan) Name() string {
-	name := fmt.Sprintf("%s-%s-%s-%d", p.Driver, p.Workload, strings.Join(p.Nemeses, "+"), p.Seed)
+	name := fmt.Sprintf("%s-%s-%s-%dx%d-%s-%d", p.Driver, p.Workload, strings.Join(p.Nemeses, "+"), p.Nodes, p.Rate, p.Time, p.Seed)
 	if p.Mutant != "" {
 		name += "-" + p.Mutant
 	}
+	if p.Fault != "" {
+		name += "-" + strings.Map(plain, p.Fault)
+	}
+	if p.Tagged && p.Mutant == "" && p.Fault == "" {
+		name += "-tagged"
+	}
 	return name
+}
+
+// plain keeps what any file name may hold.
+func plain(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' {
+		return r
+	}
+	return '-'
 }
 
 // Rerun is the command line that runs it again.

@@ -1,12 +1,18 @@
 package suite
 
-import "raftboard/jepsen/report"
+import (
+	"slices"
+
+	"raftboard/jepsen/report"
+)
 
 // Record is the history of findings: every fault that these tests found in raftboard or in
 // what it stands on, the newest first, with the command that would find it again.
 //
 // jepsen/README.md shows the same list; a test compares them.
-func Record() []report.Found {
+func Record() []report.Found { return slices.Concat(december26(), november26()) }
+
+func december26() []report.Found {
 	return []report.Found{
 		{
 			When: "2026-12-01", How: "retry × one-way,flap,slow,replay, sim", Seed: 9, Commit: "5f36dfa",
@@ -32,6 +38,11 @@ func Record() []report.Found {
 			Fixed:   "it waits for the end of the first without the lock",
 			Command: "go test ./transport -run TestASecondStopWaitsForTheFirst",
 		},
+	}
+}
+
+func november26() []report.Found {
+	return []report.Found{
 		{
 			When: "2026-11-30", How: "go test ./... of a loaded machine", Commit: "72ce5ac",
 			What:    "a write that every node refuses for lack of space was answered \"unknown\" about once in 50",

@@ -23,6 +23,8 @@ type builds struct {
 	mu   sync.Mutex
 	dir  string
 	made map[string]string
+
+	release func() // of dir
 }
 
 // server is the binary of a node. Another version is the same source under another name.
@@ -59,11 +61,9 @@ func (b *builds) make(name string, args []string, pkg string) (string, error) {
 		return path, nil
 	}
 	if b.dir == "" {
-		dir, err := os.MkdirTemp("", "raftboard-faults-bin-")
-		if err != nil {
+		if err := b.open(); err != nil {
 			return "", err
 		}
-		b.dir, b.made = dir, map[string]string{}
 	}
 	root, err := moduleRoot(b.ctx)
 	if err != nil {
@@ -80,9 +80,33 @@ func (b *builds) make(name string, args []string, pkg string) (string, error) {
 	return path, nil
 }
 
+const binaries = "raftboard-faults-bin-"
+
+// open makes a directory for binaries, and removes those of commands that were killed.
+func (b *builds) open() error {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), binaries+"*"))
+	for _, dir := range left {
+		if release, err := hold(dir); err == nil { // its command is dead
+			os.RemoveAll(dir)
+			release()
+		}
+	}
+	dir, err := os.MkdirTemp("", binaries)
+	if err != nil {
+		return err
+	}
+	release, err := hold(dir)
+	if err != nil {
+		return err
+	}
+	b.dir, b.release, b.made = dir, release, map[string]string{}
+	return nil
+}
+
 func (b *builds) remove() {
 	if b.dir != "" {
 		os.RemoveAll(b.dir)
+		b.release()
 	}
 }
 

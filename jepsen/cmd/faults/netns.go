@@ -29,20 +29,26 @@ func runNetns(ctx context.Context, b *builds, p suite.Plan, dir string, keepAll 
 	if p.Mutant != "" && !planted.On {
 		return delegate(ctx, b, p, dir)
 	}
-	h, err := realRun(ctx, b, p, filepath.Join(dir, p.Name()))
+	own := filepath.Join(dir, p.Name())
+	release, err := hold(own)
 	if err != nil {
-		return suite.Failure(p, fmt.Errorf("%w; its files are in %s", err, filepath.Join(dir, p.Name())))
+		return suite.Failure(p, err)
+	}
+	defer release()
+	h, err := realRun(ctx, b, p, own)
+	if err != nil {
+		return suite.Failure(p, fmt.Errorf("%w; its files are in %s", err, own))
 	}
 	r := suite.Request{Dir: dir, KeepAll: keepAll}
 	o := r.Finished(p, suite.Recording{History: h}, began)
 	if o.Dir == "" { // nothing to keep: the logs of its nodes go as well
-		os.RemoveAll(filepath.Join(dir, p.Name()))
+		os.RemoveAll(own)
 	}
 	return o
 }
 
 // realRun starts the cluster, lets the suite run the plan, and takes everything away again,
-// also when it is told to end in the middle.
+// also when it is told to end in the middle. The directory is held by the caller.
 func realRun(ctx context.Context, b *builds, p suite.Plan, dir string) (_ *history.History, err error) {
 	needs := p.Needs()
 	o := netns.Options{Nodes: p.Nodes, Dir: dir, Relay: needs.Relay, PowerDisks: needs.Power, Tagged: needs.Tagged}
@@ -55,7 +61,7 @@ func realRun(ctx context.Context, b *builds, p suite.Plan, dir string) (_ *histo
 		}
 	}
 	// An earlier run of this plan may have left files there; one that was killed, mounts too.
-	if err := errors.Join(netns.Sweep(), os.RemoveAll(dir)); err != nil {
+	if err := errors.Join(netns.Sweep(), clear(dir)); err != nil {
 		return nil, err
 	}
 	o.Log = history.NewLog(p.Describe()) // its clock starts here, and not while things are built

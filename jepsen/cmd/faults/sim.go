@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 
 	"raftboard/jepsen/suite"
 )
@@ -94,12 +95,17 @@ func simProcess(ctx context.Context, bin string, env []string, plans []suite.Pla
 	return nil
 }
 
-// tail keeps the end of what a process said.
-type tail struct{ kept []byte }
+// tail keeps the end of what a process said, on both of its streams.
+type tail struct {
+	mu   sync.Mutex
+	kept []byte
+}
 
 const mostTail = 8 << 10
 
 func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.kept = append(t.kept, b...)
 	if over := len(t.kept) - mostTail; over > 0 {
 		t.kept = append([]byte(nil), t.kept[over:]...)
@@ -107,4 +113,8 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (t *tail) text() string { return strings.TrimSpace(string(t.kept)) }
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.kept))
+}
