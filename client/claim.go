@@ -27,6 +27,18 @@ func (l *Loop) Claim(ctx context.Context, key string, opts ClaimOptions) (*Lease
 	return l.claim(ctx, ctx, opts, &boardpb.Command{Op: &boardpb.Command_Claim{Claim: op}})
 }
 
+// ClaimAll asks for the leases of several keys, all or none: granted, there is one Lease for
+// each, in their order. Otherwise the Result is the outcome of the first key that could not
+// be granted, and InTheWay names them all. The rest is as in Claim; no keys are bad_request.
+func (l *Loop) ClaimAll(ctx context.Context, keys []string, opts ClaimOptions) ([]*Lease, *boardpb.Result, error) {
+	if len(keys) == 0 {
+		return nil, nil, &Error{Result: &boardpb.Result{Code: boardpb.Code_CODE_BAD_REQUEST, Field: "keys",
+			Message: "keys: an empty list claims nothing", Hint: "name the keys to claim"}}
+	}
+	op := &boardpb.Claim{Keys: keys, DurationMs: millis(opts.Duration), Takeover: opts.Takeover}
+	return l.claimAny(ctx, ctx, opts, &boardpb.Command{Op: &boardpb.Command_Claim{Claim: op}})
+}
+
 // ClaimNext asks for the first claimable posted item that matches pattern; none is the
 // outcome timeout, with the namespace's counts. The rest is as in Claim.
 func (l *Loop) ClaimNext(ctx context.Context, pattern string, opts ClaimOptions) (*Lease, *boardpb.Result, error) {
@@ -47,6 +59,14 @@ func millis(d time.Duration) *int64 {
 }
 
 func (l *Loop) claim(ctx, work context.Context, opts ClaimOptions, cmd *boardpb.Command) (*Lease, *boardpb.Result, error) {
+	leases, res, err := l.claimAny(ctx, work, opts, cmd)
+	if len(leases) == 0 {
+		return nil, res, err
+	}
+	return leases[0], res, err
+}
+
+func (l *Loop) claimAny(ctx, work context.Context, opts ClaimOptions, cmd *boardpb.Command) ([]*Lease, *boardpb.Result, error) {
 	if opts.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, opts.Timeout)
@@ -60,7 +80,7 @@ func (l *Loop) claim(ctx, work context.Context, opts ClaimOptions, cmd *boardpb.
 	if err != nil || res.Outcome != boardpb.Outcome_OUTCOME_OK {
 		return nil, res, err
 	}
-	return ans.leases[0], res, nil
+	return ans.leases, res, nil
 }
 
 // Txn applies several operations at once, or none. A failing guard is the outcome
@@ -114,6 +134,13 @@ func granted(cmd *boardpb.Command, res *boardpb.Result) []grant {
 	}
 	switch op := cmd.Op.(type) {
 	case *boardpb.Command_Claim, *boardpb.Command_ClaimNext:
+		if keys := cmd.GetClaim().GetKeys(); len(keys) > 0 {
+			var out []grant
+			for i, one := range res.Results {
+				out = append(out, grant{keys[i], one})
+			}
+			return out
+		}
 		return []grant{{grantedKey(cmd, res), res}}
 	case *boardpb.Command_Txn:
 		var out []grant

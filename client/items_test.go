@@ -104,3 +104,36 @@ func inLoop(c *boardpb.Command, l *client.Loop) *boardpb.Command {
 	c.Loop = l.ID()
 	return c
 }
+
+func TestSeveralKeysAreClaimedAllOrNoneAndKeptAliveThroughALeaderChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clustertest.Start(t, clustertest.Options{Nodes: 3})
+		ctx := background(t)
+		w1, w2 := dial(t, cluster, "w1", cluster.Addrs()...), dial(t, cluster, "w2", cluster.Addrs()...)
+		l1, l2 := openLoop(t, w1, client.LoopOptions{}), openLoop(t, w2, client.LoopOptions{})
+		res, err := l1.Post(ctx, "claims/a", []byte(`1`))
+		ok(t, "post", res, err)
+		leases, res, err := l1.ClaimAll(ctx, []string{"claims/a", "claims/b"}, client.ClaimOptions{Duration: 5 * time.Second})
+		ok(t, "claim", res, err)
+		if len(leases) != 2 || leases[0].Key() != "claims/a" || string(leases[0].Value()) != "1" || leases[1].Key() != "claims/b" {
+			t.Fatalf("granted %v", leases)
+		}
+		cluster.Kill(cluster.Leader())
+		time.Sleep(30 * time.Second)
+		none, res, err := l2.ClaimAll(ctx, []string{"claims/c", "claims/b", "claims/a"}, client.ClaimOptions{})
+		if none != nil || err != nil || res.Outcome != boardpb.Outcome_OUTCOME_HELD || res.Key != "claims/b" || len(res.InTheWay) != 2 {
+			t.Errorf("the other's claim: %v, %v, %v; want held, naming both", none, res, err)
+		}
+		for _, lease := range leases {
+			if isLost(lease) {
+				t.Errorf("%s is lost: %+v", lease.Key(), lease.Ended())
+			}
+			res, err := lease.Complete(ctx, nil, "")
+			ok(t, "complete", res, err)
+		}
+		claim(t, ctx, l2, "claims/c", time.Second) // nothing had happened to it
+		if _, _, err := l2.ClaimAll(ctx, nil, client.ClaimOptions{}); client.CodeOf(err) != boardpb.Code_CODE_BAD_REQUEST {
+			t.Errorf("no keys at all: %v, want bad_request", err)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -332,7 +333,12 @@ func plain(verb string, c *call) any {
 	case "delete":
 		return &boardpb.Delete{Key: c.word("key"), IfVersion: c.number("if"), Generation: c.number("gen")}
 	case "claim":
-		return &boardpb.Claim{Takeover: c.flag("takeover"), Key: c.word("key"), DurationMs: c.duration(c.maybe())}
+		o := &boardpb.Claim{Takeover: c.flag("takeover"), Key: c.word("key")}
+		if keys := strings.Split(o.Key, ","); len(keys) > 1 { // a trailing comma makes a list of one
+			o.Key, o.Keys = "", slices.DeleteFunc(keys, func(key string) bool { return key == "" })
+		}
+		o.DurationMs = c.duration(c.maybe())
+		return o
 	case "release":
 		return &boardpb.Release{Key: c.word("key"), Generation: c.number("gen")}
 	case "complete":

@@ -42,6 +42,7 @@ func resultObject(r *boardpb.Result) render.Object {
 	o.AddSet("holder", r.GetHolder())
 	o.AddSet("holder_loop", r.GetHolderLoop())
 	o.AddSet("expires_in_ms", r.GetExpiresInMs())
+	o.AddSet("in_the_way", r.GetInTheWay())
 	o.AddSet("reason", r.GetReason())
 	o.AddSet("result_ref", r.GetResultRef())
 	o.AddSet("previous", previousObjects(r.GetPrevious()))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,7 @@ type claimFlags struct {
 }
 
 // command makes the claim of a key, or of the next item of a pattern.
-func (f *claimFlags) command(key string) *boardpb.Command {
+func (f *claimFlags) command(keys ...string) *boardpb.Command {
 	var duration *int64
 	if f.ttlSet { // zero is not "unset": the board refuses it
 		ms := f.ttl.Milliseconds()
@@ -38,26 +39,32 @@ func (f *claimFlags) command(key string) *boardpb.Command {
 		return &boardpb.Command{Op: &boardpb.Command_ClaimNext{ClaimNext: &boardpb.ClaimNext{Pattern: f.next,
 			DurationMs: duration, After: f.after}}}
 	}
-	return &boardpb.Command{Op: &boardpb.Command_Claim{Claim: &boardpb.Claim{Key: key, DurationMs: duration,
-		Takeover: f.takeover}}}
+	op := &boardpb.Claim{DurationMs: duration, Takeover: f.takeover}
+	if len(keys) == 1 {
+		op.Key = keys[0]
+	} else {
+		op.Keys = keys
+	}
+	return &boardpb.Command{Op: &boardpb.Command_Claim{Claim: op}}
 }
 
 func (a *app) claimCommand() *cobra.Command {
 	var f claimFlags
 	var c *cobra.Command
-	c = leaf(verb{use: "claim KEY | claim --next PATTERN", short: "Take the lease of a key, or of the next posted item",
+	c = leaf(verb{use: "claim KEY… | claim --next PATTERN", short: "Take the lease of a key, of several at once, or of the next posted item",
 		long: "Without --loop a loop is opened for it and its id printed: name it with --loop (or RAFTBOARD_LOOP) in heartbeat,\n" +
-			"complete, fail, release and set. Held by another, done or not ready: exit 4. Nothing to claim: exit 124.",
+			"complete, fail, release and set. Held by another, done or not ready: exit 4. Nothing to claim: exit 124.\n" +
+			"Several keys are claimed all or none: the answer names those that something is in the way of.",
 		examples: [2]string{`raftboard claim claims/build --ttl 30s`, `raftboard claim --next 'claims/*' -o json`},
-		args:     cobra.MaximumNArgs(1),
+		args:     cobra.ArbitraryArgs,
 		run: func(ctx context.Context, args []string) error {
 			defer a.close()
 			f.ttlSet = c.Flags().Changed("ttl")
-			if (len(args) == 1) == (f.next != "") {
+			if (len(args) > 0) == (f.next != "") {
 				return exitcode.Usagef("raftboard claim KEY, or raftboard claim --next 'claims/*'",
-					"claim needs either one KEY or --next PATTERN")
+					"claim needs either KEYs or --next PATTERN")
 			}
-			return a.claim(ctx, append(args, "")[0], f)
+			return a.claim(ctx, args, f)
 		}})
 	c.Flags().StringVar(&f.next, "next", "", "the first posted item of this pattern that is free")
 	c.Flags().DurationVar(&f.ttl, "ttl", 0, "duration of the lease (default: that of the namespace)")
@@ -68,12 +75,12 @@ func (a *app) claimCommand() *cobra.Command {
 }
 
 // claim opens a loop where none is named, and closes it again unless it holds something.
-func (a *app) claim(ctx context.Context, key string, f claimFlags) error {
+func (a *app) claim(ctx context.Context, keys []string, f claimFlags) error {
 	own := a.g.loop == ""
 	if own {
 		ttl := f.ttl
 		if !f.ttlSet {
-			ttl = a.defaultLease(ctx, key, f.next)
+			ttl = a.defaultLease(ctx, append(keys, "")[0], f.next)
 		}
 		id, err := a.openLoop(ctx, loopTTL(ttl), "")
 		if err != nil {
@@ -81,7 +88,7 @@ func (a *app) claim(ctx context.Context, key string, f claimFlags) error {
 		}
 		a.g.loop = id
 	}
-	r, err := a.apply(ctx, f.command(key))
+	r, err := a.apply(ctx, f.command(keys...))
 	if err != nil {
 		if own {
 			a.closeLoop(ctx, a.g.loop)
@@ -89,6 +96,18 @@ func (a *app) claim(ctx context.Context, key string, f claimFlags) error {
 		return err
 	}
 	r.Loop = a.g.loop
+	if len(keys) > 1 {
+		var all []string
+		for _, one := range r.GetResults() {
+			one.Loop = a.g.loop
+			all = append(all, claimedText(one))
+		}
+		return a.printResult(r, strings.Join(all, "\n"))
+	}
+	return a.printResult(r, claimedText(r))
+}
+
+func claimedText(r *boardpb.Result) string {
 	text := fmt.Sprintf("claimed %s  generation %d  ttl %s  loop %s", r.GetKey(), r.GetGeneration(),
 		render.Duration(r.GetDurationMs()), r.GetLoop())
 	if r.GetRenewed() {
@@ -101,7 +120,7 @@ func (a *app) claim(ctx context.Context, key string, f claimFlags) error {
 	if len(r.GetValue()) > 0 {
 		text += "\n" + oneLine(r.GetValue())
 	}
-	return a.printResult(r, text)
+	return text
 }
 
 func (a *app) heartbeatCommand() *cobra.Command {

@@ -115,7 +115,7 @@ func checkOp(op any) *boardpb.Result {
 	case *boardpb.Delete:
 		return checkKey(o.Key)
 	case *boardpb.Claim:
-		return firstBad(checkKey(o.Key), checkDuration("duration_ms", o.DurationMs))
+		return firstBad(checkKeys(o), checkDuration("duration_ms", o.DurationMs))
 	case *boardpb.Release:
 		return checkKey(o.Key)
 	case *boardpb.Complete:
@@ -125,6 +125,30 @@ func checkOp(op any) *boardpb.Result {
 			return bad("retry_after_ms", "%d ms; 0 to %d", o.RetryAfterMs, state.MaxLeaseMs)
 		}
 		return firstBad(checkKey(o.Key), checkText("reason", o.Reason, state.MaxText))
+	}
+	return nil
+}
+
+// checkKeys: a claim is of one key, or of a list without repetitions.
+func checkKeys(o *boardpb.Claim) *boardpb.Result {
+	switch n := len(o.Keys); {
+	case n == 0:
+		return checkKey(o.Key)
+	case o.Key != "":
+		return bad("keys", "either one key or a list of keys")
+	case n > state.MaxTxn:
+		return &boardpb.Result{Code: boardpb.Code_CODE_LIMIT_TXN, Field: "keys", Got: uint64(n), Limit: state.MaxTxn}
+	}
+	seen := make(map[string]bool, len(o.Keys))
+	for i, key := range o.Keys {
+		if r := checkKey(key); r != nil {
+			r.Field = fmt.Sprintf("keys/%d", i)
+			return r
+		}
+		if seen[key] {
+			return bad(fmt.Sprintf("keys/%d", i), "%s is named twice", key)
+		}
+		seen[key] = true
 	}
 	return nil
 }
@@ -279,6 +303,9 @@ func checkTxn(o *boardpb.Txn) *boardpb.Result {
 		op := txnOp(o)
 		if op == nil {
 			return bad(fmt.Sprintf("ops/%d", i), "names no operation")
+		}
+		if len(o.GetClaim().GetKeys()) > 0 {
+			return bad(fmt.Sprintf("ops/%d/keys", i), "a txn is all or nothing already: name one key in each claim")
 		}
 		if r := checkOp(op); r != nil {
 			r.Field = fmt.Sprintf("ops/%d/%s", i, r.Field)

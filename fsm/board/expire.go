@@ -160,6 +160,11 @@ func opKeys(op any) []string {
 		return refKeys(o.Key, o.Fence, o.ForClaim)
 	case *boardpb.Append:
 		return refKeys(o.Key, o.Fence, o.ForClaim)
+	case *boardpb.Claim:
+		if len(o.Keys) > 0 {
+			return o.Keys
+		}
+		return []string{o.Key}
 	case interface{ GetKey() string }:
 		return []string{o.GetKey()}
 	}

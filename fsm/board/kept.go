@@ -1,6 +1,8 @@
 package board
 
 import (
+	"slices"
+
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
 	"raftboard/jepsen/planted"
@@ -153,11 +155,12 @@ func Remember(x *state.Txn, r *boardpb.Result, hash [16]byte) {
 	for i, one := range r.Results {
 		// One number per operation, or 64 of them would not fit: what the body does not say.
 		number := one.Version
-		if c.GetTxn().Ops[i].GetClaim() != nil {
+		if c.GetClaim() != nil || c.GetTxn().GetOps()[i].GetClaim() != nil {
 			number = one.Generation
 		}
 		k.Numbers = append(k.Numbers, number)
 	}
+	k.Numbers = append(k.Numbers, placesOf(c.GetClaim().GetKeys(), r.InTheWay)...)
 	k.Flags = flag(r.Renewed, keptRenewed) | flag(r.Late, keptLate)
 	switch {
 	case r.FailedGuard != nil:
@@ -175,6 +178,14 @@ func Remember(x *state.Txn, r *boardpb.Result, hash [16]byte) {
 	}
 	planted.Point("dedupe-insert")
 	x.PutKept(k)
+}
+
+// placesOf tells where in a list of keys some of them stand.
+func placesOf(keys, some []string) (places []uint64) {
+	for _, key := range some {
+		places = append(places, uint64(slices.Index(keys, key)))
+	}
+	return places
 }
 
 func flag(set bool, bit uint32) uint32 {
@@ -238,7 +249,9 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 		r.Loop, r.Key = r.Key, ""
 		return
 	case *boardpb.Command_Claim, *boardpb.Command_ClaimNext:
-		if ok {
+		if keys := c.GetClaim().GetKeys(); len(keys) > 0 {
+			recallClaims(x, keys, k.Numbers, r)
+		} else if ok {
 			r.DurationMs, r.Got, r.Limit = int64(k.Got), 0, 0
 			recallClaim(x, r)
 			return
@@ -309,6 +322,28 @@ func recallOne(op any, number uint64) *boardpb.Result {
 		r.Generation = number // a claim
 	}
 	return r
+}
+
+// recallClaims rebuilds the answer to a claim of several keys: what each was granted, as far
+// as its record still tells it, or which of them something was in the way of.
+func recallClaims(x *state.Txn, keys []string, numbers []uint64, r *boardpb.Result) {
+	if r.Outcome != boardpb.Outcome_OUTCOME_OK {
+		for _, i := range numbers {
+			r.InTheWay = append(r.InTheWay, keys[i])
+		}
+		return
+	}
+	size := 0
+	for i, generation := range numbers {
+		one := &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: keys[i], Generation: generation}
+		if l := x.Lease(one.Key); l.GetState() == held && l.Generation == generation {
+			one = granted(x, l)
+		} else {
+			one.ValueGone = true
+		}
+		size = spare(one, size)
+		r.Results = append(r.Results, one)
+	}
 }
 
 func recallClaim(x *state.Txn, r *boardpb.Result) {
@@ -386,6 +421,9 @@ func bodyKey(c *boardpb.Command) string {
 		return o.ForceRelease.Key
 	case *boardpb.Command_ReportConflict:
 		return o.ReportConflict.Key
+	}
+	if len(c.GetClaim().GetKeys()) > 0 {
+		return ""
 	}
 	if keys := opKeys(plainOp(c)); len(keys) > 0 {
 		return keys[0]

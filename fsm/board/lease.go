@@ -1,44 +1,115 @@
 package board
 
 import (
+	"google.golang.org/protobuf/proto"
+
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
 )
 
-// Claim grants a lease of one key, or answers who has it (SPEC LS-2, LS-3).
+// Claim grants a lease of one key, or answers who has it (SPEC LS-2, LS-3); or of several
+// keys, all or none (LS-14).
 func Claim(x *state.Txn, o *boardpb.Claim) *boardpb.Result {
+	if len(o.Keys) > 0 {
+		return claimAll(x, o)
+	}
 	space, r := leasedSpace(x, o.Key)
+	if r == nil {
+		r = obstacle(x, o.Key, o.Takeover)
+	}
 	if r != nil {
 		return r
 	}
-	l := x.Lease(o.Key)
+	return take(x, space, o.Key, o)
+}
+
+// obstacle answers why a key cannot be granted to the caller, or nil.
+func obstacle(x *state.Txn, key string, takeover bool) *boardpb.Result {
+	l := x.Lease(key)
 	me := callerOf(x)
 	switch l.GetState() {
 	case held:
-		switch {
-		case me.holds(l):
-			next := renew(x, l, o.DurationMs)
-			// It is worked on again: keepalives cover it once this answer is acknowledged.
-			next.LetGo, next.GrantSeq = false, x.Command().Seq
-			r := granted(x, next)
-			r.Renewed = true
-			return r
-		case o.Takeover && l.Owner == me.principal:
-			l = endLease(x, l, free, boardpb.EndedBy_ENDED_BY_TAKEOVER, "")
-			emitEnd(x, boardpb.Kind_KIND_RELEASE, l, l.Previous[0])
-		default:
-			return heldBy(x, l)
+		if me.holds(l) || takeover && l.Owner == me.principal {
+			return nil
 		}
+		return heldBy(x, l)
 	case done:
-		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_DONE, Key: o.Key, Holder: l.Owner, Generation: l.Generation, ResultRef: l.ResultRef}
+		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_DONE, Key: key, Holder: l.Owner, Generation: l.Generation, ResultRef: l.ResultRef}
 	case parked:
-		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_NOT_READY, Key: o.Key, Generation: l.Generation, Field: fieldParked, Reason: l.Reason}
+		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_NOT_READY, Key: key, Generation: l.Generation, Field: fieldParked, Reason: l.Reason}
 	}
 	if l != nil && l.FreeTMs > 0 && !x.Passed(l.FreeTMs) {
-		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_NOT_READY, Key: o.Key, Generation: l.Generation,
+		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_NOT_READY, Key: key, Generation: l.Generation,
 			RetryAfterMs: x.When(l.FreeTMs) - x.T(), Reason: l.Reason}
 	}
-	return grant(x, space, o.Key, l, o.DurationMs)
+	return nil
+}
+
+// take grants a key that nothing is in the way of: a live lease of the caller is renewed,
+// one of another loop of its principal ends.
+func take(x *state.Txn, space *state.Space, key string, o *boardpb.Claim) *boardpb.Result {
+	l := x.Lease(key)
+	if l.GetState() != held {
+		return grant(x, space, key, l, o.DurationMs)
+	}
+	if callerOf(x).holds(l) {
+		next := renew(x, l, o.DurationMs)
+		// It is worked on again: keepalives cover it once this answer is acknowledged.
+		next.LetGo, next.GrantSeq = false, x.Command().Seq
+		r := granted(x, next)
+		r.Renewed = true
+		return r
+	}
+	l = endLease(x, l, free, boardpb.EndedBy_ENDED_BY_TAKEOVER, "")
+	emitEnd(x, boardpb.Kind_KIND_RELEASE, l, l.Previous[0])
+	return grant(x, space, key, l, o.DurationMs)
+}
+
+// claimAll grants all keys or none: what is in the way of the first is answered, and which
+// others there is something in the way of.
+func claimAll(x *state.Txn, o *boardpb.Claim) *boardpb.Result {
+	var first *boardpb.Result
+	var inTheWay []string
+	for _, key := range o.Keys {
+		_, r := leasedSpace(x, key)
+		if r == nil {
+			r = obstacle(x, key, o.Takeover)
+		}
+		if r != nil {
+			inTheWay = append(inTheWay, key)
+			if first == nil {
+				first = r
+			}
+		}
+	}
+	if first != nil {
+		first.InTheWay = inTheWay
+		return first
+	}
+	out := &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK}
+	size := 0
+	for _, key := range o.Keys {
+		r := take(x, x.Schema().Find(key), key, o)
+		if r.Outcome != boardpb.Outcome_OUTCOME_OK { // the loop, or the board, is full
+			return r
+		}
+		size = spare(r, size)
+		out.Results = append(out.Results, r)
+	}
+	return out
+}
+
+// spare leaves the value and the past of a grant out of an answer that would not hold them.
+func spare(r *boardpb.Result, size int) int {
+	more := len(r.Value)
+	for _, p := range r.Previous {
+		more += proto.Size(p)
+	}
+	if size+more > state.MaxTxnValues {
+		r.Value, r.ValueGone, r.Previous = nil, len(r.Value) > 0, nil
+		return size
+	}
+	return size + more
 }
 
 func heldBy(x *state.Txn, l *boardpb.Lease) *boardpb.Result {

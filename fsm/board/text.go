@@ -19,8 +19,14 @@ func Explain(r *boardpb.Result) *boardpb.Result {
 	} else {
 		r.Message, r.Hint = explainOutcome(r)
 	}
+	if n := len(r.InTheWay); n > 0 {
+		r.Message += fmt.Sprintf("; nothing was claimed, %d in the way: %s", n, strings.Join(r.InTheWay[:min(n, namedInText)], ", "))
+	}
 	return r
 }
+
+// namedInText bounds the keys that a text names; the answer has them all.
+const namedInText = 8
 
 func explainOutcome(r *boardpb.Result) (message, hint string) {
 	switch r.Outcome {

@@ -3064,6 +3064,7 @@ type Claim struct {
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	DurationMs    *int64                 `protobuf:"varint,2,opt,name=duration_ms,json=durationMs,proto3,oneof" json:"duration_ms,omitempty"` // absent: the namespace's default
 	Takeover      bool                   `protobuf:"varint,3,opt,name=takeover,proto3" json:"takeover,omitempty"`                             // end the live lease of another loop of the same principal
+	Keys          []string               `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`                                      // instead of key: all of them or none, 1 to 64; not in a txn
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3117,6 +3118,13 @@ func (x *Claim) GetTakeover() bool {
 		return x.Takeover
 	}
 	return false
+}
+
+func (x *Claim) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
 }
 
 type ClaimNext struct {
@@ -5645,7 +5653,7 @@ type Result struct {
 	TtlMs          int64                  `protobuf:"varint,41,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	Ended          []*Ended               `protobuf:"bytes,42,rep,name=ended,proto3" json:"ended,omitempty"`     // leases of the calling loop that ended without its doing
 	Loops          []*LoopStatus          `protobuf:"bytes,43,rep,name=loops,proto3" json:"loops,omitempty"`     // keepalive: what became of each
-	Results        []*Result              `protobuf:"bytes,50,rep,name=results,proto3" json:"results,omitempty"` // txn: one per operation
+	Results        []*Result              `protobuf:"bytes,50,rep,name=results,proto3" json:"results,omitempty"` // txn: one per operation; claim of several keys: one per key
 	FailedGuard    *uint32                `protobuf:"varint,51,opt,name=failed_guard,json=failedGuard,proto3,oneof" json:"failed_guard,omitempty"`
 	FailedOp       *uint32                `protobuf:"varint,52,opt,name=failed_op,json=failedOp,proto3,oneof" json:"failed_op,omitempty"`
 	RetryAfterMs   int64                  `protobuf:"varint,60,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
@@ -5659,6 +5667,7 @@ type Result struct {
 	Proposed       Proposed               `protobuf:"varint,68,opt,name=proposed,proto3,enum=raftboard.board.v1.Proposed" json:"proposed,omitempty"` // with unavailable
 	TMs            int64                  `protobuf:"varint,69,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"`                                 // board time this answer was made at
 	WallMs         int64                  `protobuf:"varint,70,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	InTheWay       []string               `protobuf:"bytes,71,rep,name=in_the_way,json=inTheWay,proto3" json:"in_the_way,omitempty"` // claim of several keys: all that could not be granted
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -6013,6 +6022,13 @@ func (x *Result) GetWallMs() int64 {
 		return x.WallMs
 	}
 	return 0
+}
+
+func (x *Result) GetInTheWay() []string {
+	if x != nil {
+		return x.InTheWay
+	}
+	return nil
 }
 
 type LoopStatus struct {
@@ -6971,12 +6987,13 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x0eReportConflict\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x1a\n" +
-	"\battempts\x18\x03 \x01(\rR\battempts\"k\n" +
+	"\battempts\x18\x03 \x01(\rR\battempts\"\x7f\n" +
 	"\x05Claim\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12$\n" +
 	"\vduration_ms\x18\x02 \x01(\x03H\x00R\n" +
 	"durationMs\x88\x01\x01\x12\x1a\n" +
-	"\btakeover\x18\x03 \x01(\bR\btakeoverB\x0e\n" +
+	"\btakeover\x18\x03 \x01(\bR\btakeover\x12\x12\n" +
+	"\x04keys\x18\x04 \x03(\tR\x04keysB\x0e\n" +
 	"\f_duration_ms\"q\n" +
 	"\tClaimNext\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12$\n" +
@@ -7252,7 +7269,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\adelayed\x18\x04 \x01(\x04R\adelayed\x12\x16\n" +
 	"\x06parked\x18\x05 \x01(\x04R\x06parked\x12\x12\n" +
 	"\x04done\x18\x06 \x01(\x04R\x04done\x12\x14\n" +
-	"\x05ready\x18\a \x01(\x04R\x05ready\"\xf2\v\n" +
+	"\x05ready\x18\a \x01(\x04R\x05ready\"\x90\f\n" +
 	"\x06Result\x125\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x1b.raftboard.board.v1.OutcomeR\aoutcome\x12,\n" +
 	"\x04code\x18\x02 \x01(\x0e2\x18.raftboard.board.v1.CodeR\x04code\x12\x18\n" +
@@ -7308,7 +7325,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\tnamespace\x18C \x01(\tR\tnamespace\x128\n" +
 	"\bproposed\x18D \x01(\x0e2\x1c.raftboard.board.v1.ProposedR\bproposed\x12\x11\n" +
 	"\x04t_ms\x18E \x01(\x03R\x03tMs\x12\x17\n" +
-	"\awall_ms\x18F \x01(\x03R\x06wallMsB\x0f\n" +
+	"\awall_ms\x18F \x01(\x03R\x06wallMs\x12\x1c\n" +
+	"\n" +
+	"in_the_way\x18G \x03(\tR\binTheWayB\x0f\n" +
 	"\r_failed_guardB\f\n" +
 	"\n" +
 	"_failed_op\"\x83\x01\n" +

@@ -157,6 +157,15 @@ func leaves(r *history.Applied) []must {
 			}
 		}
 		return all
+	case *boardpb.Command_Claim:
+		if len(o.Claim.Keys) == 0 {
+			return leavesOne(r, o, r.Result)
+		}
+		var all []must
+		for _, one := range r.Result.Results {
+			all = append(all, leavesOne(r, o, one)...)
+		}
+		return all
 	case *boardpb.Command_LoopOpen:
 		if r.Result.Renewed {
 			return nil

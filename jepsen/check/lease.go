@@ -237,6 +237,12 @@ func (acc *account) loopClosed(c *boardpb.Command, o *boardpb.LoopClose) {
 func (acc *account) lease(c *boardpb.Command, op any, r *boardpb.Result) {
 	switch o := op.(type) {
 	case *boardpb.Claim:
+		for i, key := range o.Keys {
+			acc.granted(c, slot{c.Board, key}, o.DurationMs, o.Takeover, r.Results[i])
+		}
+		if len(o.Keys) > 0 {
+			return
+		}
 		acc.granted(c, slot{c.Board, o.Key}, o.DurationMs, o.Takeover, r)
 	case *boardpb.ClaimNext:
 		acc.granted(c, slot{c.Board, r.Key}, o.DurationMs, false, r)

@@ -130,7 +130,7 @@ func collect(h *history.History, a *Order, windows []*Window) map[string]*item {
 				get(o.Reopen.Key).completes = nil
 			}
 		case *boardpb.Command_Claim, *boardpb.Command_ClaimNext:
-			if r.OK() && !r.Result.Renewed {
+			if r.OK() && r.Result.Key != "" && !r.Result.Renewed {
 				get(r.Result.Key).claimed(r)
 			}
 		}
