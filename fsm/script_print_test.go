@@ -169,6 +169,9 @@ func (s *script) pictureBoard(p map[string]string, b *state.Board) {
 	}
 	b.Leases("", func(key string, l *boardpb.Lease) bool {
 		_, _, shown, _, _ := board.Get(b, key)
+		if shown == nil { // its namespace is gone, and no read names the key
+			shown = l
+		}
 		c := state.CloneLease(shown)
 		c.Key, c.Rev, c.AcquiredTMs = "", 0, 0
 		p[at("lease "+key)] = s.message(c.ProtoReflect())

@@ -137,6 +137,11 @@ func (s *script) readRest(b *state.Board, verb string, c *call) (lines []string,
 				lines = append(lines, "→ "+text)
 			}
 		}
+		for _, one := range n.Spaces {
+			if text := s.message(one.Usage.ProtoReflect()); strings.Contains(text, " ") {
+				lines = append(lines, fmt.Sprintf("→ usage %s samples=%d p95=%s lease=%s", text, one.Samples, span(one.P95Ms), span(one.LeaseMs)))
+			}
+		}
 		for _, ev := range n.PersistentConflicts {
 			lines = append(lines, "→ "+s.event(ev))
 		}

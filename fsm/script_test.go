@@ -447,6 +447,9 @@ func (s *script) oneStateOneAnswer() error {
 		for _, row := range rows {
 			key := row.Lease.Key
 			_, _, lease, _, _ := board.Get(b, key)
+			if lease == nil { // its namespace is gone
+				lease = row.Lease
+			}
 			if !proto.Equal(lease, row.Lease) {
 				return fmt.Errorf("get and leases differ: %v, %v", lease, row.Lease)
 			}

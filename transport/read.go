@@ -211,8 +211,12 @@ func dump(b *state.Board, q *wirepb.DumpQuery, answer *wirepb.ReadResponse) *boa
 
 func stats(b *state.Board) *wirepb.StatsAnswer {
 	n := board.Stats(b)
+	var spaces []*wirepb.SpaceStats
+	for _, s := range n.Spaces {
+		spaces = append(spaces, &wirepb.SpaceStats{Usage: s.Usage, Samples: s.Samples, P95Ms: s.P95Ms, LeaseMs: s.LeaseMs})
+	}
 	return &wirepb.StatsAnswer{Counters: n.Counters, Namespaces: n.Namespaces, Keys: n.Keys, LoopsActive: n.LoopsActive,
-		LiveBytes: n.LiveBytes, OldestRev: n.OldestRev, PersistentConflicts: n.PersistentConflicts, Advice: n.Advice}
+		LiveBytes: n.LiveBytes, OldestRev: n.OldestRev, PersistentConflicts: n.PersistentConflicts, Advice: n.Advice, Spaces: spaces}
 }
 
 func loopStatus(b *state.Board, q *wirepb.LoopQuery, answer *wirepb.ReadResponse) *boardpb.Result {

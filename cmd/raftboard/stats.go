@@ -48,8 +48,12 @@ func parkedNow(s *wirepb.StatsAnswer) (n uint64) {
 func statsObject(board string, rev uint64, s *wirepb.StatsAnswer) render.Object {
 	c := s.GetCounters()
 	parked, list := parkedNow(s), []render.Object{}
-	for _, ns := range s.GetNamespaces() {
-		list = append(list, countsObject(ns))
+	for i, ns := range s.GetNamespaces() {
+		o := countsObject(ns)
+		if all := s.GetSpaces(); i < len(all) {
+			addUsage(&o, all[i])
+		}
+		list = append(list, o)
 	}
 	conflicts := []render.Object{}
 	for _, e := range s.GetPersistentConflicts() {
@@ -63,6 +67,19 @@ func statsObject(board string, rev uint64, s *wirepb.StatsAnswer) render.Object 
 		"completes", c.GetCompletes(), "fence_rejections", c.GetFenceRejections(), "refusals", c.GetRefusals(),
 		"notes_suppressed", c.GetNotesSuppressed(), "parked", parked, "parks", c.GetParks(), "namespaces", list,
 		"newest_persistent_conflicts", conflicts, "advice", append([]string{}, s.GetAdvice()...))
+}
+
+// addUsage adds how a namespace is used; what nothing is leased in has no lease.
+func addUsage(o *render.Object, one *wirepb.SpaceStats) {
+	u := one.GetUsage()
+	o.AddSet("conflicts", u.GetConflicts())
+	o.AddSet("reclaims", u.GetReclaims())
+	o.AddSet("expiries", u.GetExpiries())
+	o.AddSet("heard_afterwards", u.GetHeard())
+	o.AddSet("fence_rejections", u.GetFenceRejections())
+	o.AddSet("samples", one.GetSamples())
+	o.AddSet("p95_ms", one.GetP95Ms())
+	o.AddSet("default_lease_ms", one.GetLeaseMs())
 }
 
 func statsTable(s *wirepb.StatsAnswer, rev uint64) *render.Table {
@@ -86,6 +103,16 @@ func statsTable(s *wirepb.StatsAnswer, rev uint64) *render.Table {
 				ns.GetParked(), ns.GetDone())
 		}
 		t.Row("entries "+ns.GetPattern(), num(ns.GetEntries()), note)
+	}
+	for _, one := range s.GetSpaces() {
+		if one.GetLeaseMs() == 0 {
+			continue
+		}
+		note := "too few items were completed to tell how long work takes"
+		if one.GetSamples() > 0 {
+			note = fmt.Sprintf("95 of 100 of %d items were done within %s", one.GetSamples(), render.Duration(one.GetP95Ms()))
+		}
+		t.Row("lease "+one.GetUsage().GetPattern(), render.Duration(one.GetLeaseMs()), note)
 	}
 	for _, e := range s.GetPersistentConflicts() {
 		t.Rows = append(t.Rows, []render.Cell{{Text: "persistent conflict", Style: render.Warn}, {Text: "rev " + num(e.GetRev())},

@@ -41,6 +41,7 @@ func expireLease(x *state.Txn, key string) {
 	}
 	next := endLease(x, l, free, boardpb.EndedBy_ENDED_BY_EXPIRED, "")
 	x.Counters().Expiries++
+	x.Use(key, func(u *boardpb.Usage) { u.Expiries++ })
 	emitEnd(x, boardpb.Kind_KIND_LEASE_EXPIRED, next, next.Previous[0])
 }
 

@@ -464,6 +464,7 @@ func markTold(x *state.Txn, l *boardpb.Loop, seq uint64) {
 		if e.ToldSeq == 0 {
 			if e.Cause == boardpb.EndedBy_ENDED_BY_EXPIRED {
 				x.Counters().LateRenewals++
+				x.Use(e.Key, func(u *boardpb.Usage) { u.Heard++ })
 			}
 			told[i] = state.CloneEnded(e)
 			told[i].ToldSeq = seq

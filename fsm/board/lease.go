@@ -132,7 +132,7 @@ func grant(x *state.Txn, space *state.Space, key string, old *boardpb.Lease, dur
 	if old != nil {
 		next = state.CloneLease(old)
 	}
-	ms := space.LeaseDefault()
+	ms := x.LeaseDefault(space)
 	if duration != nil {
 		ms = *duration
 	}
@@ -143,6 +143,7 @@ func grant(x *state.Txn, space *state.Space, key string, old *boardpb.Lease, dur
 			ev.Holder = old.Previous[0].Owner
 		}
 		x.Counters().Reclaims++
+		x.Use(key, func(u *boardpb.Usage) { u.Reclaims++ })
 	}
 	next.State, next.Owner, next.Loop = held, me.principal, me.loop
 	next.Generation++
@@ -244,6 +245,7 @@ func Complete(x *state.Txn, o *boardpb.Complete) *boardpb.Result {
 	next.ResultRef = out.ResultRef
 	x.PutLease(next)
 	x.Counters().Completes++
+	x.Use(o.Key, func(u *boardpb.Usage) { state.Worked(u, x.T()-l.AcquiredTMs) })
 	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_COMPLETE, Surface: boardpb.Surface_SURFACE_LEASE, Key: o.Key,
 		Generation: o.Generation, Version: x.Entry(o.Key).GetVersion(), Cause: boardpb.EndedBy_ENDED_BY_COMPLETED, Holder: l.Owner})
 	return out

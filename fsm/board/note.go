@@ -21,12 +21,14 @@ func Refused(x *state.Txn, r *boardpb.Result) {
 	switch {
 	case r.Outcome == boardpb.Outcome_OUTCOME_CONFLICT:
 		n.Conflicts++
+		x.Use(r.Key, func(u *boardpb.Usage) { u.Conflicts++ })
 		ev.Kind = boardpb.Kind_KIND_CONFLICT
 		conflicted(x, r.Key)
 	case r.Code == boardpb.Code_CODE_UNSPECIFIED:
 		return // held, done, not_ready, timeout: the ordinary life of a queue
 	case isFence(r.Code) || r.Code == boardpb.Code_CODE_BAD_REQUEST && r.Field == fieldGeneration:
 		n.FenceRejections++
+		x.Use(r.Key, func(u *boardpb.Usage) { u.FenceRejections++ })
 		ev.Kind, ev.Surface = boardpb.Kind_KIND_FENCE_REJECTED, boardpb.Surface_SURFACE_LEASE
 	default:
 		n.Refusals++

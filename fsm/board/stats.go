@@ -2,6 +2,7 @@ package board
 
 import (
 	"fmt"
+	"strings"
 
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
@@ -16,6 +17,7 @@ type Numbers struct {
 	LiveBytes           uint64
 	OldestRev           uint64
 	PersistentConflicts []*boardpb.Event // the newest, oldest of them first
+	Spaces              []SpaceNumbers   // in the order of the table
 	Advice              []string
 }
 
@@ -41,26 +43,74 @@ func Stats(b *state.Board) *Numbers {
 		}
 		return true
 	})
-	n.Advice = advice(n.Counters)
+	n.Spaces = spaces(b)
+	n.Advice = advise(b, n.Spaces)
 	return n
 }
 
-// advice reads the counters as SPEC §2.8 does: many reclaims mean leases too short or
-// workers dying, and whether an old holder was heard from afterwards tells which.
-func advice(c *boardpb.Counters) []string {
-	var out []string
-	if n := c.GetExpiries(); n >= 5 && c.GetReclaims()*10 >= c.GetClaims() {
-		if c.GetLateRenewals()*2 >= n {
-			out = append(out, fmt.Sprintf("%d leases expired, and %d of their holders were heard from afterwards: leases are too short, claim for longer",
-				n, c.GetLateRenewals()))
-		} else {
-			out = append(out, fmt.Sprintf("%d leases expired, and only %d of their holders were heard from afterwards: workers are dying, look at them",
-				n, c.GetLateRenewals()))
+// SpaceNumbers are those of one namespace.
+type SpaceNumbers struct {
+	Usage   *boardpb.Usage
+	Samples uint64 // completions
+	P95Ms   int64  // of the time from claim to complete; the upper edge of a bucket
+	LeaseMs int64  // of a claim that names no duration; 0: nothing is leased here
+}
+
+func spaces(b *state.Board) (out []SpaceNumbers) {
+	for _, s := range b.Schema().Spaces() {
+		n := SpaceNumbers{Usage: b.Usage(s)}
+		if n.Usage == nil {
+			n.Usage = &boardpb.Usage{Pattern: s.Pattern.String()}
 		}
-	}
-	if writes := c.GetSets() + c.GetConflicts(); c.GetConflicts() >= 10 && c.GetConflicts()*5 >= writes {
-		out = append(out, fmt.Sprintf("%d of %d versioned writes met a conflict: give each worker keys of its own, or append",
-			c.GetConflicts(), writes))
+		if s.Mode == boardpb.Mode_MODE_LEASED {
+			n.P95Ms, n.Samples = state.WorkTime(n.Usage)
+			n.LeaseMs = b.LeaseDefault(s)
+		}
+		out = append(out, n)
 	}
 	return out
+}
+
+// advise reads the numbers as SPEC §2.8 does: many reclaims mean leases too short or workers
+// dying, and whether an old holder was heard from afterwards tells which.
+func advise(b *state.Board, all []SpaceNumbers) (out []string) {
+	for _, n := range all {
+		u := n.Usage
+		if u.Expiries >= 5 && u.Expiries*10 >= u.Expiries+n.Samples {
+			if u.Heard*2 >= u.Expiries {
+				out = append(out, fmt.Sprintf("%s: %d leases expired, and %d of their holders were heard from afterwards: leases are too short, claim for longer%s",
+					u.Pattern, u.Expiries, u.Heard, workText(n)))
+			} else {
+				out = append(out, fmt.Sprintf("%s: %d leases expired, and %d of their holders were heard from afterwards: workers are dying, look at them",
+					u.Pattern, u.Expiries, u.Heard))
+			}
+		}
+		if u.Conflicts < 10 {
+			continue
+		}
+		if writes := written(b, u.Pattern) + u.Conflicts; u.Conflicts*5 >= writes {
+			out = append(out, fmt.Sprintf("%s is contended: %d of %d writes met a conflict: give each worker keys of its own, or append",
+				u.Pattern, u.Conflicts, writes))
+		}
+	}
+	return out
+}
+
+func workText(n SpaceNumbers) string {
+	if n.Samples == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (95 of 100 items were done within %s, a lease lasts %s)", span(n.P95Ms), span(n.LeaseMs))
+}
+
+// written counts the accepted writes of a namespace by the versions of its keys.
+func written(b *state.Board, pattern string) (n uint64) {
+	p, _ := state.ParsePattern(pattern)
+	b.Keys(p.Prefix(), func(key string, k *state.Key) bool {
+		if p.Match(key) {
+			n += k.Newest().Version
+		}
+		return strings.HasPrefix(key, p.Prefix())
+	})
+	return n
 }

@@ -5525,6 +5525,100 @@ func (x *Counters) GetParks() uint64 {
 	return 0
 }
 
+// Usage is what a board remembers of how one namespace is used, for the default duration of
+// its leases and for advice. It is dropped with the namespace.
+type Usage struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Pattern         string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	Conflicts       uint64                 `protobuf:"varint,2,opt,name=conflicts,proto3" json:"conflicts,omitempty"`
+	Reclaims        uint64                 `protobuf:"varint,3,opt,name=reclaims,proto3" json:"reclaims,omitempty"` // grants that followed an expiry
+	Expiries        uint64                 `protobuf:"varint,4,opt,name=expiries,proto3" json:"expiries,omitempty"`
+	Heard           uint64                 `protobuf:"varint,5,opt,name=heard,proto3" json:"heard,omitempty"` // expired leases whose holder was heard from afterwards
+	FenceRejections uint64                 `protobuf:"varint,6,opt,name=fence_rejections,json=fenceRejections,proto3" json:"fence_rejections,omitempty"`
+	Work            []uint64               `protobuf:"varint,7,rep,packed,name=work,proto3" json:"work,omitempty"` // completions by time from claim to complete: counts of fixed buckets
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *Usage) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *Usage) GetConflicts() uint64 {
+	if x != nil {
+		return x.Conflicts
+	}
+	return 0
+}
+
+func (x *Usage) GetReclaims() uint64 {
+	if x != nil {
+		return x.Reclaims
+	}
+	return 0
+}
+
+func (x *Usage) GetExpiries() uint64 {
+	if x != nil {
+		return x.Expiries
+	}
+	return 0
+}
+
+func (x *Usage) GetHeard() uint64 {
+	if x != nil {
+		return x.Heard
+	}
+	return 0
+}
+
+func (x *Usage) GetFenceRejections() uint64 {
+	if x != nil {
+		return x.FenceRejections
+	}
+	return 0
+}
+
+func (x *Usage) GetWork() []uint64 {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
 // NamespaceCounts are kept, not computed.
 type NamespaceCounts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5541,7 +5635,7 @@ type NamespaceCounts struct {
 
 func (x *NamespaceCounts) Reset() {
 	*x = NamespaceCounts{}
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5553,7 +5647,7 @@ func (x *NamespaceCounts) String() string {
 func (*NamespaceCounts) ProtoMessage() {}
 
 func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5566,7 +5660,7 @@ func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceCounts.ProtoReflect.Descriptor instead.
 func (*NamespaceCounts) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *NamespaceCounts) GetPattern() string {
@@ -5674,7 +5768,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5686,7 +5780,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +5793,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Result) GetOutcome() Outcome {
@@ -6042,7 +6136,7 @@ type LoopStatus struct {
 
 func (x *LoopStatus) Reset() {
 	*x = LoopStatus{}
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6054,7 +6148,7 @@ func (x *LoopStatus) String() string {
 func (*LoopStatus) ProtoMessage() {}
 
 func (x *LoopStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6067,7 +6161,7 @@ func (x *LoopStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopStatus.ProtoReflect.Descriptor instead.
 func (*LoopStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LoopStatus) GetLoop() string {
@@ -6105,7 +6199,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6117,7 +6211,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6130,7 +6224,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -6198,7 +6292,7 @@ type BoardHead struct {
 
 func (x *BoardHead) Reset() {
 	*x = BoardHead{}
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6210,7 +6304,7 @@ func (x *BoardHead) String() string {
 func (*BoardHead) ProtoMessage() {}
 
 func (x *BoardHead) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6223,7 +6317,7 @@ func (x *BoardHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHead.ProtoReflect.Descriptor instead.
 func (*BoardHead) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BoardHead) GetName() string {
@@ -6384,7 +6478,7 @@ type NoteRate struct {
 
 func (x *NoteRate) Reset() {
 	*x = NoteRate{}
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6396,7 +6490,7 @@ func (x *NoteRate) String() string {
 func (*NoteRate) ProtoMessage() {}
 
 func (x *NoteRate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6409,7 +6503,7 @@ func (x *NoteRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteRate.ProtoReflect.Descriptor instead.
 func (*NoteRate) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *NoteRate) GetPrincipal() string {
@@ -6437,7 +6531,7 @@ type ConflictCount struct {
 
 func (x *ConflictCount) Reset() {
 	*x = ConflictCount{}
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6449,7 +6543,7 @@ func (x *ConflictCount) String() string {
 func (*ConflictCount) ProtoMessage() {}
 
 func (x *ConflictCount) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6462,7 +6556,7 @@ func (x *ConflictCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictCount.ProtoReflect.Descriptor instead.
 func (*ConflictCount) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ConflictCount) GetKey() string {
@@ -6490,7 +6584,7 @@ type ConflictBy struct {
 
 func (x *ConflictBy) Reset() {
 	*x = ConflictBy{}
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6502,7 +6596,7 @@ func (x *ConflictBy) String() string {
 func (*ConflictBy) ProtoMessage() {}
 
 func (x *ConflictBy) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6515,7 +6609,7 @@ func (x *ConflictBy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictBy.ProtoReflect.Descriptor instead.
 func (*ConflictBy) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ConflictBy) GetPrincipal() string {
@@ -6554,6 +6648,7 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Digest
 	//	*SnapshotRecord_NoteRate
 	//	*SnapshotRecord_Invalidation
+	//	*SnapshotRecord_Usage
 	Record        isSnapshotRecord_Record `protobuf_oneof:"record"`
 	Note          bool                    `protobuf:"varint,100,opt,name=note,proto3" json:"note,omitempty"` // the event is of the notes' log
 	unknownFields protoimpl.UnknownFields
@@ -6562,7 +6657,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6574,7 +6669,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6587,7 +6682,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SnapshotRecord) GetBoard() string {
@@ -6694,6 +6789,15 @@ func (x *SnapshotRecord) GetInvalidation() *Invalidation {
 	return nil
 }
 
+func (x *SnapshotRecord) GetUsage() *Usage {
+	if x != nil {
+		if x, ok := x.Record.(*SnapshotRecord_Usage); ok {
+			return x.Usage
+		}
+	}
+	return nil
+}
+
 func (x *SnapshotRecord) GetNote() bool {
 	if x != nil {
 		return x.Note
@@ -6745,6 +6849,10 @@ type SnapshotRecord_Invalidation struct {
 	Invalidation *Invalidation `protobuf:"bytes,12,opt,name=invalidation,proto3,oneof"`
 }
 
+type SnapshotRecord_Usage struct {
+	Usage *Usage `protobuf:"bytes,15,opt,name=usage,proto3,oneof"`
+}
+
 func (*SnapshotRecord_Head) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_Entry) isSnapshotRecord_Record() {}
@@ -6765,6 +6873,8 @@ func (*SnapshotRecord_NoteRate) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_Invalidation) isSnapshotRecord_Record() {}
 
+func (*SnapshotRecord_Usage) isSnapshotRecord_Record() {}
+
 // DigestAt is one of the remembered digests (the last 1,024 entries).
 type DigestAt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6776,7 +6886,7 @@ type DigestAt struct {
 
 func (x *DigestAt) Reset() {
 	*x = DigestAt{}
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6788,7 +6898,7 @@ func (x *DigestAt) String() string {
 func (*DigestAt) ProtoMessage() {}
 
 func (x *DigestAt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6801,7 +6911,7 @@ func (x *DigestAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestAt.ProtoReflect.Descriptor instead.
 func (*DigestAt) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DigestAt) GetIndex() uint64 {
@@ -7261,7 +7371,15 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x10notes_suppressed\x18\v \x01(\x04R\x0fnotesSuppressed\x12\x1c\n" +
 	"\tcompletes\x18\f \x01(\x04R\tcompletes\x12#\n" +
 	"\rlate_renewals\x18\r \x01(\x04R\flateRenewals\x12\x14\n" +
-	"\x05parks\x18\x11 \x01(\x04R\x05parks\"\xb5\x01\n" +
+	"\x05parks\x18\x11 \x01(\x04R\x05parks\"\xcc\x01\n" +
+	"\x05Usage\x12\x18\n" +
+	"\apattern\x18\x01 \x01(\tR\apattern\x12\x1c\n" +
+	"\tconflicts\x18\x02 \x01(\x04R\tconflicts\x12\x1a\n" +
+	"\breclaims\x18\x03 \x01(\x04R\breclaims\x12\x1a\n" +
+	"\bexpiries\x18\x04 \x01(\x04R\bexpiries\x12\x14\n" +
+	"\x05heard\x18\x05 \x01(\x04R\x05heard\x12)\n" +
+	"\x10fence_rejections\x18\x06 \x01(\x04R\x0ffenceRejections\x12\x12\n" +
+	"\x04work\x18\a \x03(\x04R\x04work\"\xb5\x01\n" +
 	"\x0fNamespaceCounts\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12\x18\n" +
 	"\aentries\x18\x02 \x01(\x04R\aentries\x12\x12\n" +
@@ -7379,7 +7497,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"ConflictBy\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x10\n" +
-	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\xf6\x04\n" +
+	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\xa9\x05\n" +
 	"\x0eSnapshotRecord\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x123\n" +
 	"\x04head\x18\x02 \x01(\v2\x1d.raftboard.board.v1.BoardHeadH\x00R\x04head\x121\n" +
@@ -7392,7 +7510,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x06digest\x18\t \x01(\v2\x1c.raftboard.board.v1.DigestAtH\x00R\x06digest\x12;\n" +
 	"\tnote_rate\x18\n" +
 	" \x01(\v2\x1c.raftboard.board.v1.NoteRateH\x00R\bnoteRate\x12F\n" +
-	"\finvalidation\x18\f \x01(\v2 .raftboard.board.v1.InvalidationH\x00R\finvalidation\x12\x12\n" +
+	"\finvalidation\x18\f \x01(\v2 .raftboard.board.v1.InvalidationH\x00R\finvalidation\x121\n" +
+	"\x05usage\x18\x0f \x01(\v2\x19.raftboard.board.v1.UsageH\x00R\x05usage\x12\x12\n" +
 	"\x04note\x18d \x01(\bR\x04noteB\b\n" +
 	"\x06recordJ\x04\b\v\x10\f\"8\n" +
 	"\bDigestAt\x12\x14\n" +
@@ -7547,7 +7666,7 @@ func file_fsm_pb_board_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_pb_board_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_fsm_pb_board_proto_goTypes = []any{
 	(Role)(0),               // 0: raftboard.board.v1.Role
 	(Mode)(0),               // 1: raftboard.board.v1.Mode
@@ -7611,16 +7730,17 @@ var file_fsm_pb_board_proto_goTypes = []any{
 	(*Leadership)(nil),      // 59: raftboard.board.v1.Leadership
 	(*ClusterRecord)(nil),   // 60: raftboard.board.v1.ClusterRecord
 	(*Counters)(nil),        // 61: raftboard.board.v1.Counters
-	(*NamespaceCounts)(nil), // 62: raftboard.board.v1.NamespaceCounts
-	(*Result)(nil),          // 63: raftboard.board.v1.Result
-	(*LoopStatus)(nil),      // 64: raftboard.board.v1.LoopStatus
-	(*SnapshotHeader)(nil),  // 65: raftboard.board.v1.SnapshotHeader
-	(*BoardHead)(nil),       // 66: raftboard.board.v1.BoardHead
-	(*NoteRate)(nil),        // 67: raftboard.board.v1.NoteRate
-	(*ConflictCount)(nil),   // 68: raftboard.board.v1.ConflictCount
-	(*ConflictBy)(nil),      // 69: raftboard.board.v1.ConflictBy
-	(*SnapshotRecord)(nil),  // 70: raftboard.board.v1.SnapshotRecord
-	(*DigestAt)(nil),        // 71: raftboard.board.v1.DigestAt
+	(*Usage)(nil),           // 62: raftboard.board.v1.Usage
+	(*NamespaceCounts)(nil), // 63: raftboard.board.v1.NamespaceCounts
+	(*Result)(nil),          // 64: raftboard.board.v1.Result
+	(*LoopStatus)(nil),      // 65: raftboard.board.v1.LoopStatus
+	(*SnapshotHeader)(nil),  // 66: raftboard.board.v1.SnapshotHeader
+	(*BoardHead)(nil),       // 67: raftboard.board.v1.BoardHead
+	(*NoteRate)(nil),        // 68: raftboard.board.v1.NoteRate
+	(*ConflictCount)(nil),   // 69: raftboard.board.v1.ConflictCount
+	(*ConflictBy)(nil),      // 70: raftboard.board.v1.ConflictBy
+	(*SnapshotRecord)(nil),  // 71: raftboard.board.v1.SnapshotRecord
+	(*DigestAt)(nil),        // 72: raftboard.board.v1.DigestAt
 }
 var file_fsm_pb_board_proto_depIdxs = []int32{
 	0,  // 0: raftboard.board.v1.Actor.roles:type_name -> raftboard.board.v1.Role
@@ -7697,32 +7817,33 @@ var file_fsm_pb_board_proto_depIdxs = []int32{
 	7,  // 71: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
 	8,  // 72: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
 	52, // 73: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
-	62, // 74: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	63, // 74: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
 	54, // 75: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
-	64, // 76: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
-	63, // 77: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
+	65, // 76: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
+	64, // 77: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
 	9,  // 78: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
 	8,  // 79: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
 	4,  // 80: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
 	60, // 81: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
 	48, // 82: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
 	61, // 83: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
-	69, // 84: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
-	66, // 85: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
+	70, // 84: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
+	67, // 85: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
 	49, // 86: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
 	53, // 87: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
 	55, // 88: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
 	56, // 89: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
 	57, // 90: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
-	68, // 91: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
-	71, // 92: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
-	67, // 93: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
+	69, // 91: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
+	72, // 92: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
+	68, // 93: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
 	50, // 94: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
-	95, // [95:95] is the sub-list for method output_type
-	95, // [95:95] is the sub-list for method input_type
-	95, // [95:95] is the sub-list for extension type_name
-	95, // [95:95] is the sub-list for extension extendee
-	0,  // [0:95] is the sub-list for field type_name
+	62, // 95: raftboard.board.v1.SnapshotRecord.usage:type_name -> raftboard.board.v1.Usage
+	96, // [96:96] is the sub-list for method output_type
+	96, // [96:96] is the sub-list for method input_type
+	96, // [96:96] is the sub-list for extension type_name
+	96, // [96:96] is the sub-list for extension extendee
+	0,  // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_fsm_pb_board_proto_init() }
@@ -7780,8 +7901,8 @@ func file_fsm_pb_board_proto_init() {
 	file_fsm_pb_board_proto_msgTypes[29].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[30].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[32].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[53].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[60].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[54].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[61].OneofWrappers = []any{
 		(*SnapshotRecord_Head)(nil),
 		(*SnapshotRecord_Entry)(nil),
 		(*SnapshotRecord_Lease)(nil),
@@ -7792,6 +7913,7 @@ func file_fsm_pb_board_proto_init() {
 		(*SnapshotRecord_Digest)(nil),
 		(*SnapshotRecord_NoteRate)(nil),
 		(*SnapshotRecord_Invalidation)(nil),
+		(*SnapshotRecord_Usage)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -7799,7 +7921,7 @@ func file_fsm_pb_board_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_pb_board_proto_rawDesc), len(file_fsm_pb_board_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   62,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

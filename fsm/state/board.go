@@ -25,6 +25,7 @@ type board struct {
 	conflicts Table[*boardpb.ConflictCount]
 	rates     Table[*boardpb.NoteRate]
 	marks     Table[*boardpb.Invalidation]
+	usage     Table[*boardpb.Usage] // by the pattern of the namespace
 	changes   eventLog
 	notes     eventLog
 	sum       Sum // of all of these
@@ -81,6 +82,7 @@ func newBoard(s *State, name string) *board {
 		conflicts: newTable[*boardpb.ConflictCount](g),
 		rates:     newTable[*boardpb.NoteRate](g),
 		marks:     newTable[*boardpb.Invalidation](g),
+		usage:     newTable[*boardpb.Usage](g),
 		head:      head{nextQueuePos: 1},
 		idem:      newIdemOrder(),
 		nonces:    map[string]string{},
@@ -341,6 +343,7 @@ func (x *Txn) Stranded(schema *Schema) (first string, n int) {
 // SetSettings replaces the settings; the Txn must commit.
 func (x *Txn) SetSettings(settings *boardpb.BoardSettings, schema *Schema) uint64 {
 	version := x.head.settingsVersion + 1
+	x.forgetUsage(schema)
 	x.b.setSettings(settings, schema, version)
 	x.head.settingsVersion = version
 	return version

@@ -42,6 +42,12 @@ func cloneCounts(c *boardpb.NamespaceCounts) *boardpb.NamespaceCounts {
 		Parked: c.Parked, Done: c.Done, Ready: c.Ready}
 }
 
+// CloneUsage shares the list of counts: Worked replaces it.
+func CloneUsage(u *boardpb.Usage) *boardpb.Usage {
+	return &boardpb.Usage{Pattern: u.Pattern, Conflicts: u.Conflicts, Reclaims: u.Reclaims, Expiries: u.Expiries, Heard: u.Heard,
+		FenceRejections: u.FenceRejections, Work: u.Work}
+}
+
 // CloneEnded and ClonePrevious copy what loops and leases remember.
 func CloneEnded(e *boardpb.Ended) *boardpb.Ended {
 	return &boardpb.Ended{Key: e.Key, Generation: e.Generation, Cause: e.Cause, TMs: e.TMs, WallMs: e.WallMs, ToldSeq: e.ToldSeq}

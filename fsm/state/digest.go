@@ -258,6 +258,14 @@ func (e *encoder) noteRate(board string, v *boardpb.NoteRate) Sum {
 	return e.sum()
 }
 
+func (e *encoder) usage(board string, v *boardpb.Usage) Sum {
+	e.start('U', board)
+	e.str(v.Pattern)
+	e.u64s([]uint64{v.Conflicts, v.Reclaims, v.Expiries, v.Heard, v.FenceRejections})
+	e.u64s(v.Work)
+	return e.sum()
+}
+
 func sumOf(b []byte) Sum {
 	return Sum{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:16])}
 }

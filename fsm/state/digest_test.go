@@ -117,6 +117,7 @@ func records() map[string]struct {
 	entry, lease, loop, kept := &boardpb.Entry{}, &boardpb.Lease{}, &boardpb.Loop{}, &boardpb.Kept{}
 	event, conflict, rate := &boardpb.Event{}, &boardpb.ConflictCount{}, &boardpb.NoteRate{}
 	mark := &boardpb.Invalidation{}
+	usage := &boardpb.Usage{}
 	all := map[string]record{
 		"entry":    {entry, func(e *encoder, b string) Sum { return e.entry(b, entry) }},
 		"lease":    {lease, func(e *encoder, b string) Sum { return e.lease(b, lease) }},
@@ -125,6 +126,7 @@ func records() map[string]struct {
 		"event":    {event, func(e *encoder, b string) Sum { return e.event(b, event) }},
 		"conflict": {conflict, func(e *encoder, b string) Sum { return e.conflict(b, conflict) }},
 		"mark":     {mark, func(e *encoder, b string) Sum { return e.invalidation(b, mark) }},
+		"usage":    {usage, func(e *encoder, b string) Sum { return e.usage(b, usage) }},
 		"rate":     {rate, func(e *encoder, b string) Sum { return e.noteRate(b, rate) }},
 	}
 	for _, r := range all {
@@ -270,6 +272,8 @@ func TestEncodingsMatchTheirGoldenVectors(t *testing.T) {
 			" e4d4dbcd4bac7be58b3d072a485517f1",
 		"rate": "4e02623106746578742d31ea07" +
 			" cc33394451e628a6d5a91dcdc406be99",
+		"usage": "5502623106746578742d3105ea07eb07ec07ed07ee0702ef07f007" +
+			" eae369c3f88f625853f02b6d0529feb0",
 	}
 	for name, r := range records() {
 		var e encoder
@@ -334,6 +338,11 @@ func TestClonesCopyEveryField(t *testing.T) {
 	fill(lease.ProtoReflect(), &n)
 	if c := CloneLoop(loop); !proto.Equal(c, loop) || c == loop {
 		t.Errorf("CloneLoop: got %v, want %v", c, loop)
+	}
+	usage := &boardpb.Usage{}
+	fill(usage.ProtoReflect(), &n)
+	if c := CloneUsage(usage); !proto.Equal(c, usage) || c == usage {
+		t.Errorf("CloneUsage: got %v, want %v", c, usage)
 	}
 	if c := CloneLease(lease); !proto.Equal(c, lease) || c == lease {
 		t.Errorf("CloneLease: got %v, want %v", c, lease)

@@ -65,6 +65,9 @@ func (p *published) export(each func(*boardpb.SnapshotRecord) error) (err error)
 	walk(p.marks, p.at, &err, func(v *boardpb.Invalidation) bool {
 		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Invalidation{Invalidation: v}})
 	})
+	walk(p.usage, p.at, &err, func(u *boardpb.Usage) bool {
+		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Usage{Usage: u}})
+	})
 	for _, log := range []*eventLog{&p.changes, &p.notes} {
 		for o := log.first; o < log.next && err == nil; o++ {
 			put(&boardpb.SnapshotRecord{Note: log == &p.notes, Record: &boardpb.SnapshotRecord_Event{Event: log.at(o)}})
@@ -148,6 +151,9 @@ func (l *Loader) Load(r *boardpb.SnapshotRecord) error {
 	case *boardpb.SnapshotRecord_Invalidation:
 		sum = e.invalidation(b.name, v.Invalidation)
 		b.marks.put(0, v.Invalidation.Ref, v.Invalidation)
+	case *boardpb.SnapshotRecord_Usage:
+		sum = e.usage(b.name, v.Usage)
+		b.usage.put(0, v.Usage.Pattern, v.Usage)
 	case *boardpb.SnapshotRecord_Event:
 		sum = e.event(b.name, v.Event)
 		log := &b.changes

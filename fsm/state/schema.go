@@ -166,14 +166,6 @@ func (s *Space) Owner(key string) string {
 	return owner
 }
 
-// LeaseDefault is the duration of a claim that names none.
-func (s *Space) LeaseDefault() int64 {
-	if s.LeaseMs > 0 {
-		return s.LeaseMs
-	}
-	return DefaultLeaseMs
-}
-
 // RoleByName turns "orchestrator" into its role.
 func RoleByName(name string) boardpb.Role {
 	return boardpb.Role(boardpb.Role_value["ROLE_"+strings.ToUpper(name)])

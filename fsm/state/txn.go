@@ -21,6 +21,7 @@ type Txn struct {
 	conflicts staged[*boardpb.ConflictCount]
 	rates     staged[*boardpb.NoteRate]
 	marks     staged[*boardpb.Invalidation]
+	usage     staged[*boardpb.Usage]
 	events    []*boardpb.Event
 
 	compactEvents uint64         // events before this rev go at Commit
@@ -103,6 +104,7 @@ func (x *Txn) Discard() {
 	x.conflicts.reset()
 	x.rates.reset()
 	x.marks.reset()
+	x.usage.reset()
 	clear(x.events)
 	x.events = x.events[:0]
 	x.head, x.compactEvents, x.lostStates = x.b.head, 0, nil

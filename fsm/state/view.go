@@ -38,6 +38,7 @@ type published struct {
 	rates     Index[*boardpb.NoteRate]
 	marks     Index[*boardpb.Invalidation]
 	citing    *btree.Set[string]
+	usage     Index[*boardpb.Usage]
 	changes   eventLog
 	notes     eventLog
 	counts    []*boardpb.NamespaceCounts
@@ -70,6 +71,7 @@ func (b *board) publish(at uint64) *published {
 		name: b.name, at: at, head: b.head, settings: b.settings, schema: b.schema,
 		entries: b.entries.publish(), leases: b.leases.publish(), loops: b.loops.publish(),
 		kept: b.kept.publish(), conflicts: b.conflicts.publish(), rates: b.rates.publish(), marks: b.marks.publish(),
+		usage:   b.usage.publish(),
 		changes: b.changes, notes: b.notes, counts: b.counts, current: b.current.Copy(),
 		authors: b.authors.index.Copy(), citing: b.citations(),
 	}

@@ -2205,6 +2205,7 @@ type StatsAnswer struct {
 	OldestRev           uint64                 `protobuf:"varint,6,opt,name=oldest_rev,json=oldestRev,proto3" json:"oldest_rev,omitempty"`
 	PersistentConflicts []*pb.Event            `protobuf:"bytes,7,rep,name=persistent_conflicts,json=persistentConflicts,proto3" json:"persistent_conflicts,omitempty"` // the newest 20
 	Advice              []string               `protobuf:"bytes,8,rep,name=advice,proto3" json:"advice,omitempty"`
+	Spaces              []*SpaceStats          `protobuf:"bytes,20,rep,name=spaces,proto3" json:"spaces,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -2295,6 +2296,81 @@ func (x *StatsAnswer) GetAdvice() []string {
 	return nil
 }
 
+func (x *StatsAnswer) GetSpaces() []*SpaceStats {
+	if x != nil {
+		return x.Spaces
+	}
+	return nil
+}
+
+type SpaceStats struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Usage         *pb.Usage              `protobuf:"bytes,1,opt,name=usage,proto3" json:"usage,omitempty"`
+	Samples       uint64                 `protobuf:"varint,2,opt,name=samples,proto3" json:"samples,omitempty"`                // completions
+	P95Ms         int64                  `protobuf:"varint,3,opt,name=p95_ms,json=p95Ms,proto3" json:"p95_ms,omitempty"`       // of the time from claim to complete
+	LeaseMs       int64                  `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"` // of a claim that names no duration; 0: nothing is leased here
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpaceStats) Reset() {
+	*x = SpaceStats{}
+	mi := &file_transport_pb_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpaceStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpaceStats) ProtoMessage() {}
+
+func (x *SpaceStats) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpaceStats.ProtoReflect.Descriptor instead.
+func (*SpaceStats) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SpaceStats) GetUsage() *pb.Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *SpaceStats) GetSamples() uint64 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
+func (x *SpaceStats) GetP95Ms() int64 {
+	if x != nil {
+		return x.P95Ms
+	}
+	return 0
+}
+
+func (x *SpaceStats) GetLeaseMs() int64 {
+	if x != nil {
+		return x.LeaseMs
+	}
+	return 0
+}
+
 type BoardsAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boards        []*BoardRow            `protobuf:"bytes,1,rep,name=boards,proto3" json:"boards,omitempty"`
@@ -2305,7 +2381,7 @@ type BoardsAnswer struct {
 
 func (x *BoardsAnswer) Reset() {
 	*x = BoardsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2393,7 @@ func (x *BoardsAnswer) String() string {
 func (*BoardsAnswer) ProtoMessage() {}
 
 func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2406,7 @@ func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardsAnswer.ProtoReflect.Descriptor instead.
 func (*BoardsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BoardsAnswer) GetBoards() []*BoardRow {
@@ -2361,7 +2437,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2449,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2462,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BoardRow) GetName() string {
@@ -2444,7 +2520,7 @@ type ViewAnswer struct {
 
 func (x *ViewAnswer) Reset() {
 	*x = ViewAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2456,7 +2532,7 @@ func (x *ViewAnswer) String() string {
 func (*ViewAnswer) ProtoMessage() {}
 
 func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2469,7 +2545,7 @@ func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnswer.ProtoReflect.Descriptor instead.
 func (*ViewAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ViewAnswer) GetText() string {
@@ -2521,7 +2597,7 @@ type TraceAnswer struct {
 
 func (x *TraceAnswer) Reset() {
 	*x = TraceAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2609,7 @@ func (x *TraceAnswer) String() string {
 func (*TraceAnswer) ProtoMessage() {}
 
 func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2622,7 @@ func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceAnswer.ProtoReflect.Descriptor instead.
 func (*TraceAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TraceAnswer) GetEntry() *pb.Entry {
@@ -2597,7 +2673,7 @@ type TraceRow struct {
 
 func (x *TraceRow) Reset() {
 	*x = TraceRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2685,7 @@ func (x *TraceRow) String() string {
 func (*TraceRow) ProtoMessage() {}
 
 func (x *TraceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2698,7 @@ func (x *TraceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRow.ProtoReflect.Descriptor instead.
 func (*TraceRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TraceRow) GetRef() string {
@@ -2671,7 +2747,7 @@ type LoopAnswer struct {
 
 func (x *LoopAnswer) Reset() {
 	*x = LoopAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2759,7 @@ func (x *LoopAnswer) String() string {
 func (*LoopAnswer) ProtoMessage() {}
 
 func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2772,7 @@ func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAnswer.ProtoReflect.Descriptor instead.
 func (*LoopAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LoopAnswer) GetLoop() *pb.Loop {
@@ -2736,7 +2812,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +2824,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2761,7 +2837,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SessionRequest) GetId() uint64 {
@@ -2842,7 +2918,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +2930,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +2943,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
 }
 
 type SessionResponse struct {
@@ -2885,7 +2961,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +2973,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +2986,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -2986,7 +3062,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2998,7 +3074,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +3087,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -3048,7 +3124,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3136,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3149,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WatchRequest) GetBoard() string {
@@ -3191,7 +3267,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3203,7 +3279,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3216,7 +3292,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchResponse) GetMessage() isWatchResponse_Message {
@@ -3335,7 +3411,7 @@ type WatchOpened struct {
 
 func (x *WatchOpened) Reset() {
 	*x = WatchOpened{}
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3347,7 +3423,7 @@ func (x *WatchOpened) String() string {
 func (*WatchOpened) ProtoMessage() {}
 
 func (x *WatchOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3360,7 +3436,7 @@ func (x *WatchOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOpened.ProtoReflect.Descriptor instead.
 func (*WatchOpened) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchOpened) GetRev() uint64 {
@@ -3400,7 +3476,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3412,7 +3488,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3425,7 +3501,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SnapshotEnd) GetRev() uint64 {
@@ -3444,7 +3520,7 @@ type WatchEvents struct {
 
 func (x *WatchEvents) Reset() {
 	*x = WatchEvents{}
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +3532,7 @@ func (x *WatchEvents) String() string {
 func (*WatchEvents) ProtoMessage() {}
 
 func (x *WatchEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3545,7 @@ func (x *WatchEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvents.ProtoReflect.Descriptor instead.
 func (*WatchEvents) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchEvents) GetEvents() []*WatchEvent {
@@ -3490,7 +3566,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3502,7 +3578,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3515,7 +3591,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchEvent) GetEvent() *pb.Event {
@@ -3548,7 +3624,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3636,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3649,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Bookmark) GetRev() uint64 {
@@ -3592,7 +3668,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3604,7 +3680,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3617,7 +3693,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StatusRequest) GetLocal() bool {
@@ -3646,7 +3722,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3734,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3747,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -3789,7 +3865,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3801,7 +3877,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3814,7 +3890,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *NodeState) GetId() string {
@@ -4035,7 +4111,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4123,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4136,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
 }
 
 type NodesResponse struct {
@@ -4072,7 +4148,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4084,7 +4160,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4097,7 +4173,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *NodesResponse) GetNodes() []*NodeState {
@@ -4116,7 +4192,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4204,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4217,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AddRequest) GetName() string {
@@ -4160,7 +4236,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4172,7 +4248,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4185,7 +4261,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AddResponse) GetMessage() string {
@@ -4204,7 +4280,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4292,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4305,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -4248,7 +4324,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4260,7 +4336,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4273,7 +4349,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RemoveResponse) GetMessage() string {
@@ -4292,7 +4368,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4304,7 +4380,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4317,7 +4393,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -4336,7 +4412,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4348,7 +4424,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4361,7 +4437,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PromoteResponse) GetMessage() string {
@@ -4380,7 +4456,7 @@ type DemoteRequest struct {
 
 func (x *DemoteRequest) Reset() {
 	*x = DemoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4392,7 +4468,7 @@ func (x *DemoteRequest) String() string {
 func (*DemoteRequest) ProtoMessage() {}
 
 func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4405,7 +4481,7 @@ func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
 func (*DemoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DemoteRequest) GetId() string {
@@ -4424,7 +4500,7 @@ type DemoteResponse struct {
 
 func (x *DemoteResponse) Reset() {
 	*x = DemoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4436,7 +4512,7 @@ func (x *DemoteResponse) String() string {
 func (*DemoteResponse) ProtoMessage() {}
 
 func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4449,7 +4525,7 @@ func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
 func (*DemoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DemoteResponse) GetMessage() string {
@@ -4468,7 +4544,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +4556,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +4569,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StepDownRequest) GetTo() string {
@@ -4512,7 +4588,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4524,7 +4600,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4537,7 +4613,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -4557,7 +4633,7 @@ type SettingsRequest struct {
 
 func (x *SettingsRequest) Reset() {
 	*x = SettingsRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4569,7 +4645,7 @@ func (x *SettingsRequest) String() string {
 func (*SettingsRequest) ProtoMessage() {}
 
 func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4582,7 +4658,7 @@ func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsRequest.ProtoReflect.Descriptor instead.
 func (*SettingsRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SettingsRequest) GetGraceMs() int64 {
@@ -4609,7 +4685,7 @@ type SettingsResponse struct {
 
 func (x *SettingsResponse) Reset() {
 	*x = SettingsResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4621,7 +4697,7 @@ func (x *SettingsResponse) String() string {
 func (*SettingsResponse) ProtoMessage() {}
 
 func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +4710,7 @@ func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsResponse.ProtoReflect.Descriptor instead.
 func (*SettingsResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SettingsResponse) GetGraceMs() int64 {
@@ -4659,7 +4735,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4671,7 +4747,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4684,7 +4760,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
 }
 
 type SnapshotChunk struct {
@@ -4698,7 +4774,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4710,7 +4786,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4723,7 +4799,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SnapshotChunk) GetIndex() uint64 {
@@ -4755,7 +4831,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4767,7 +4843,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4780,7 +4856,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
 }
 
 type MembersResponse struct {
@@ -4796,7 +4872,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4808,7 +4884,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4821,7 +4897,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MembersResponse) GetClusterId() string {
@@ -4870,7 +4946,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4882,7 +4958,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4895,7 +4971,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Timing) GetHeartbeatMs() int64 {
@@ -4932,7 +5008,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4944,7 +5020,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4957,7 +5033,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *HelloRequest) GetClusterId() string {
@@ -5012,7 +5088,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5024,7 +5100,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5037,7 +5113,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *HelloResponse) GetClusterId() string {
@@ -5114,7 +5190,7 @@ type IntentRequest struct {
 
 func (x *IntentRequest) Reset() {
 	*x = IntentRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5126,7 +5202,7 @@ func (x *IntentRequest) String() string {
 func (*IntentRequest) ProtoMessage() {}
 
 func (x *IntentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5139,7 +5215,7 @@ func (x *IntentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentRequest.ProtoReflect.Descriptor instead.
 func (*IntentRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *IntentRequest) GetClusterId() string {
@@ -5174,7 +5250,7 @@ type IntentResponse struct {
 
 func (x *IntentResponse) Reset() {
 	*x = IntentResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5186,7 +5262,7 @@ func (x *IntentResponse) String() string {
 func (*IntentResponse) ProtoMessage() {}
 
 func (x *IntentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5199,7 +5275,7 @@ func (x *IntentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentResponse.ProtoReflect.Descriptor instead.
 func (*IntentResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *IntentResponse) GetAccepted() bool {
@@ -5235,7 +5311,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5247,7 +5323,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5260,7 +5336,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *JoinRequest) GetClusterId() string {
@@ -5302,7 +5378,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5314,7 +5390,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5327,7 +5403,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -5364,7 +5440,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5376,7 +5452,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5389,7 +5465,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ForwardRequest) GetId() uint64 {
@@ -5431,7 +5507,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5443,7 +5519,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5456,7 +5532,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ForwardResponse) GetId() uint64 {
@@ -5489,7 +5565,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5501,7 +5577,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5514,7 +5590,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FenceRequest) GetFrom() string {
@@ -5534,7 +5610,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5546,7 +5622,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5559,7 +5635,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FenceResponse) GetIndex() uint64 {
@@ -5585,7 +5661,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5597,7 +5673,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5610,7 +5686,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DigestRequest) GetIndex() uint64 {
@@ -5630,7 +5706,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5642,7 +5718,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5655,7 +5731,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DigestResponse) GetKnown() bool {
@@ -5680,7 +5756,7 @@ type NodeStatusRequest struct {
 
 func (x *NodeStatusRequest) Reset() {
 	*x = NodeStatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5692,7 +5768,7 @@ func (x *NodeStatusRequest) String() string {
 func (*NodeStatusRequest) ProtoMessage() {}
 
 func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5705,7 +5781,7 @@ func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*NodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
 }
 
 type NodeStatusResponse struct {
@@ -5717,7 +5793,7 @@ type NodeStatusResponse struct {
 
 func (x *NodeStatusResponse) Reset() {
 	*x = NodeStatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5729,7 +5805,7 @@ func (x *NodeStatusResponse) String() string {
 func (*NodeStatusResponse) ProtoMessage() {}
 
 func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5742,7 +5818,7 @@ func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*NodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *NodeStatusResponse) GetState() *NodeState {
@@ -5914,7 +5990,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\bhas_more\x18\x04 \x01(\bR\ahasMore\"\x80\x01\n" +
 	"\x0eDescribeAnswer\x121\n" +
 	"\x04head\x18\x01 \x01(\v2\x1d.raftboard.board.v1.BoardHeadR\x04head\x12;\n" +
-	"\x06counts\x18\x02 \x03(\v2#.raftboard.board.v1.NamespaceCountsR\x06counts\"\xe7\x02\n" +
+	"\x06counts\x18\x02 \x03(\v2#.raftboard.board.v1.NamespaceCountsR\x06counts\"\x99\x03\n" +
 	"\vStatsAnswer\x128\n" +
 	"\bcounters\x18\x01 \x01(\v2\x1c.raftboard.board.v1.CountersR\bcounters\x12C\n" +
 	"\n" +
@@ -5927,7 +6003,14 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\n" +
 	"oldest_rev\x18\x06 \x01(\x04R\toldestRev\x12L\n" +
 	"\x14persistent_conflicts\x18\a \x03(\v2\x19.raftboard.board.v1.EventR\x13persistentConflicts\x12\x16\n" +
-	"\x06advice\x18\b \x03(\tR\x06advice\"{\n" +
+	"\x06advice\x18\b \x03(\tR\x06advice\x120\n" +
+	"\x06spaces\x18\x14 \x03(\v2\x18.raftboard.v1.SpaceStatsR\x06spaces\"\x89\x01\n" +
+	"\n" +
+	"SpaceStats\x12/\n" +
+	"\x05usage\x18\x01 \x01(\v2\x19.raftboard.board.v1.UsageR\x05usage\x12\x18\n" +
+	"\asamples\x18\x02 \x01(\x04R\asamples\x12\x15\n" +
+	"\x06p95_ms\x18\x03 \x01(\x03R\x05p95Ms\x12\x19\n" +
+	"\blease_ms\x18\x04 \x01(\x03R\aleaseMs\"{\n" +
 	"\fBoardsAnswer\x12.\n" +
 	"\x06boards\x18\x01 \x03(\v2\x16.raftboard.v1.BoardRowR\x06boards\x12;\n" +
 	"\acluster\x18\x02 \x01(\v2!.raftboard.board.v1.ClusterRecordR\acluster\"\xa1\x01\n" +
@@ -6224,7 +6307,7 @@ func file_transport_pb_service_proto_rawDescGZIP() []byte {
 }
 
 var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
 var file_transport_pb_service_proto_goTypes = []any{
 	(Consistency)(0),           // 0: raftboard.v1.Consistency
 	(*Leader)(nil),             // 1: raftboard.v1.Leader
@@ -6254,80 +6337,82 @@ var file_transport_pb_service_proto_goTypes = []any{
 	(*EventsAnswer)(nil),       // 25: raftboard.v1.EventsAnswer
 	(*DescribeAnswer)(nil),     // 26: raftboard.v1.DescribeAnswer
 	(*StatsAnswer)(nil),        // 27: raftboard.v1.StatsAnswer
-	(*BoardsAnswer)(nil),       // 28: raftboard.v1.BoardsAnswer
-	(*BoardRow)(nil),           // 29: raftboard.v1.BoardRow
-	(*ViewAnswer)(nil),         // 30: raftboard.v1.ViewAnswer
-	(*TraceAnswer)(nil),        // 31: raftboard.v1.TraceAnswer
-	(*TraceRow)(nil),           // 32: raftboard.v1.TraceRow
-	(*LoopAnswer)(nil),         // 33: raftboard.v1.LoopAnswer
-	(*SessionRequest)(nil),     // 34: raftboard.v1.SessionRequest
-	(*Cancel)(nil),             // 35: raftboard.v1.Cancel
-	(*SessionResponse)(nil),    // 36: raftboard.v1.SessionResponse
-	(*Goodbye)(nil),            // 37: raftboard.v1.Goodbye
-	(*WatchRequest)(nil),       // 38: raftboard.v1.WatchRequest
-	(*WatchResponse)(nil),      // 39: raftboard.v1.WatchResponse
-	(*WatchOpened)(nil),        // 40: raftboard.v1.WatchOpened
-	(*SnapshotEnd)(nil),        // 41: raftboard.v1.SnapshotEnd
-	(*WatchEvents)(nil),        // 42: raftboard.v1.WatchEvents
-	(*WatchEvent)(nil),         // 43: raftboard.v1.WatchEvent
-	(*Bookmark)(nil),           // 44: raftboard.v1.Bookmark
-	(*StatusRequest)(nil),      // 45: raftboard.v1.StatusRequest
-	(*StatusResponse)(nil),     // 46: raftboard.v1.StatusResponse
-	(*NodeState)(nil),          // 47: raftboard.v1.NodeState
-	(*NodesRequest)(nil),       // 48: raftboard.v1.NodesRequest
-	(*NodesResponse)(nil),      // 49: raftboard.v1.NodesResponse
-	(*AddRequest)(nil),         // 50: raftboard.v1.AddRequest
-	(*AddResponse)(nil),        // 51: raftboard.v1.AddResponse
-	(*RemoveRequest)(nil),      // 52: raftboard.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 53: raftboard.v1.RemoveResponse
-	(*PromoteRequest)(nil),     // 54: raftboard.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 55: raftboard.v1.PromoteResponse
-	(*DemoteRequest)(nil),      // 56: raftboard.v1.DemoteRequest
-	(*DemoteResponse)(nil),     // 57: raftboard.v1.DemoteResponse
-	(*StepDownRequest)(nil),    // 58: raftboard.v1.StepDownRequest
-	(*StepDownResponse)(nil),   // 59: raftboard.v1.StepDownResponse
-	(*SettingsRequest)(nil),    // 60: raftboard.v1.SettingsRequest
-	(*SettingsResponse)(nil),   // 61: raftboard.v1.SettingsResponse
-	(*SnapshotRequest)(nil),    // 62: raftboard.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),      // 63: raftboard.v1.SnapshotChunk
-	(*MembersRequest)(nil),     // 64: raftboard.v1.MembersRequest
-	(*MembersResponse)(nil),    // 65: raftboard.v1.MembersResponse
-	(*Timing)(nil),             // 66: raftboard.v1.Timing
-	(*HelloRequest)(nil),       // 67: raftboard.v1.HelloRequest
-	(*HelloResponse)(nil),      // 68: raftboard.v1.HelloResponse
-	(*IntentRequest)(nil),      // 69: raftboard.v1.IntentRequest
-	(*IntentResponse)(nil),     // 70: raftboard.v1.IntentResponse
-	(*JoinRequest)(nil),        // 71: raftboard.v1.JoinRequest
-	(*JoinResponse)(nil),       // 72: raftboard.v1.JoinResponse
-	(*ForwardRequest)(nil),     // 73: raftboard.v1.ForwardRequest
-	(*ForwardResponse)(nil),    // 74: raftboard.v1.ForwardResponse
-	(*FenceRequest)(nil),       // 75: raftboard.v1.FenceRequest
-	(*FenceResponse)(nil),      // 76: raftboard.v1.FenceResponse
-	(*DigestRequest)(nil),      // 77: raftboard.v1.DigestRequest
-	(*DigestResponse)(nil),     // 78: raftboard.v1.DigestResponse
-	(*NodeStatusRequest)(nil),  // 79: raftboard.v1.NodeStatusRequest
-	(*NodeStatusResponse)(nil), // 80: raftboard.v1.NodeStatusResponse
-	(*pb.Command)(nil),         // 81: raftboard.board.v1.Command
-	(*pb.Result)(nil),          // 82: raftboard.board.v1.Result
-	(pb.LeaseState)(0),         // 83: raftboard.board.v1.LeaseState
-	(pb.Kind)(0),               // 84: raftboard.board.v1.Kind
-	(*pb.Ended)(nil),           // 85: raftboard.board.v1.Ended
-	(*pb.Entry)(nil),           // 86: raftboard.board.v1.Entry
-	(*pb.Lease)(nil),           // 87: raftboard.board.v1.Lease
-	(pb.Mode)(0),               // 88: raftboard.board.v1.Mode
-	(*pb.Mark)(nil),            // 89: raftboard.board.v1.Mark
-	(*pb.Event)(nil),           // 90: raftboard.board.v1.Event
-	(*pb.BoardHead)(nil),       // 91: raftboard.board.v1.BoardHead
-	(*pb.NamespaceCounts)(nil), // 92: raftboard.board.v1.NamespaceCounts
-	(*pb.Counters)(nil),        // 93: raftboard.board.v1.Counters
-	(*pb.ClusterRecord)(nil),   // 94: raftboard.board.v1.ClusterRecord
-	(*pb.Invalidation)(nil),    // 95: raftboard.board.v1.Invalidation
-	(*pb.Loop)(nil),            // 96: raftboard.board.v1.Loop
-	(*pb.Node)(nil),            // 97: raftboard.board.v1.Node
+	(*SpaceStats)(nil),         // 28: raftboard.v1.SpaceStats
+	(*BoardsAnswer)(nil),       // 29: raftboard.v1.BoardsAnswer
+	(*BoardRow)(nil),           // 30: raftboard.v1.BoardRow
+	(*ViewAnswer)(nil),         // 31: raftboard.v1.ViewAnswer
+	(*TraceAnswer)(nil),        // 32: raftboard.v1.TraceAnswer
+	(*TraceRow)(nil),           // 33: raftboard.v1.TraceRow
+	(*LoopAnswer)(nil),         // 34: raftboard.v1.LoopAnswer
+	(*SessionRequest)(nil),     // 35: raftboard.v1.SessionRequest
+	(*Cancel)(nil),             // 36: raftboard.v1.Cancel
+	(*SessionResponse)(nil),    // 37: raftboard.v1.SessionResponse
+	(*Goodbye)(nil),            // 38: raftboard.v1.Goodbye
+	(*WatchRequest)(nil),       // 39: raftboard.v1.WatchRequest
+	(*WatchResponse)(nil),      // 40: raftboard.v1.WatchResponse
+	(*WatchOpened)(nil),        // 41: raftboard.v1.WatchOpened
+	(*SnapshotEnd)(nil),        // 42: raftboard.v1.SnapshotEnd
+	(*WatchEvents)(nil),        // 43: raftboard.v1.WatchEvents
+	(*WatchEvent)(nil),         // 44: raftboard.v1.WatchEvent
+	(*Bookmark)(nil),           // 45: raftboard.v1.Bookmark
+	(*StatusRequest)(nil),      // 46: raftboard.v1.StatusRequest
+	(*StatusResponse)(nil),     // 47: raftboard.v1.StatusResponse
+	(*NodeState)(nil),          // 48: raftboard.v1.NodeState
+	(*NodesRequest)(nil),       // 49: raftboard.v1.NodesRequest
+	(*NodesResponse)(nil),      // 50: raftboard.v1.NodesResponse
+	(*AddRequest)(nil),         // 51: raftboard.v1.AddRequest
+	(*AddResponse)(nil),        // 52: raftboard.v1.AddResponse
+	(*RemoveRequest)(nil),      // 53: raftboard.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 54: raftboard.v1.RemoveResponse
+	(*PromoteRequest)(nil),     // 55: raftboard.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 56: raftboard.v1.PromoteResponse
+	(*DemoteRequest)(nil),      // 57: raftboard.v1.DemoteRequest
+	(*DemoteResponse)(nil),     // 58: raftboard.v1.DemoteResponse
+	(*StepDownRequest)(nil),    // 59: raftboard.v1.StepDownRequest
+	(*StepDownResponse)(nil),   // 60: raftboard.v1.StepDownResponse
+	(*SettingsRequest)(nil),    // 61: raftboard.v1.SettingsRequest
+	(*SettingsResponse)(nil),   // 62: raftboard.v1.SettingsResponse
+	(*SnapshotRequest)(nil),    // 63: raftboard.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),      // 64: raftboard.v1.SnapshotChunk
+	(*MembersRequest)(nil),     // 65: raftboard.v1.MembersRequest
+	(*MembersResponse)(nil),    // 66: raftboard.v1.MembersResponse
+	(*Timing)(nil),             // 67: raftboard.v1.Timing
+	(*HelloRequest)(nil),       // 68: raftboard.v1.HelloRequest
+	(*HelloResponse)(nil),      // 69: raftboard.v1.HelloResponse
+	(*IntentRequest)(nil),      // 70: raftboard.v1.IntentRequest
+	(*IntentResponse)(nil),     // 71: raftboard.v1.IntentResponse
+	(*JoinRequest)(nil),        // 72: raftboard.v1.JoinRequest
+	(*JoinResponse)(nil),       // 73: raftboard.v1.JoinResponse
+	(*ForwardRequest)(nil),     // 74: raftboard.v1.ForwardRequest
+	(*ForwardResponse)(nil),    // 75: raftboard.v1.ForwardResponse
+	(*FenceRequest)(nil),       // 76: raftboard.v1.FenceRequest
+	(*FenceResponse)(nil),      // 77: raftboard.v1.FenceResponse
+	(*DigestRequest)(nil),      // 78: raftboard.v1.DigestRequest
+	(*DigestResponse)(nil),     // 79: raftboard.v1.DigestResponse
+	(*NodeStatusRequest)(nil),  // 80: raftboard.v1.NodeStatusRequest
+	(*NodeStatusResponse)(nil), // 81: raftboard.v1.NodeStatusResponse
+	(*pb.Command)(nil),         // 82: raftboard.board.v1.Command
+	(*pb.Result)(nil),          // 83: raftboard.board.v1.Result
+	(pb.LeaseState)(0),         // 84: raftboard.board.v1.LeaseState
+	(pb.Kind)(0),               // 85: raftboard.board.v1.Kind
+	(*pb.Ended)(nil),           // 86: raftboard.board.v1.Ended
+	(*pb.Entry)(nil),           // 87: raftboard.board.v1.Entry
+	(*pb.Lease)(nil),           // 88: raftboard.board.v1.Lease
+	(pb.Mode)(0),               // 89: raftboard.board.v1.Mode
+	(*pb.Mark)(nil),            // 90: raftboard.board.v1.Mark
+	(*pb.Event)(nil),           // 91: raftboard.board.v1.Event
+	(*pb.BoardHead)(nil),       // 92: raftboard.board.v1.BoardHead
+	(*pb.NamespaceCounts)(nil), // 93: raftboard.board.v1.NamespaceCounts
+	(*pb.Counters)(nil),        // 94: raftboard.board.v1.Counters
+	(*pb.Usage)(nil),           // 95: raftboard.board.v1.Usage
+	(*pb.ClusterRecord)(nil),   // 96: raftboard.board.v1.ClusterRecord
+	(*pb.Invalidation)(nil),    // 97: raftboard.board.v1.Invalidation
+	(*pb.Loop)(nil),            // 98: raftboard.board.v1.Loop
+	(*pb.Node)(nil),            // 99: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
-	81,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
-	82,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
+	82,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
+	83,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
 	1,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
 	0,   // 3: raftboard.v1.ReadRequest.consistency:type_name -> raftboard.v1.Consistency
 	5,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
@@ -6342,11 +6427,11 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	16,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
 	14,  // 14: raftboard.v1.ReadRequest.view:type_name -> raftboard.v1.ViewQuery
 	15,  // 15: raftboard.v1.ReadRequest.trace:type_name -> raftboard.v1.TraceQuery
-	83,  // 16: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
-	84,  // 17: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
-	82,  // 18: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
+	84,  // 16: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
+	85,  // 17: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
+	83,  // 18: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
 	1,   // 19: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
-	85,  // 20: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
+	86,  // 20: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
 	18,  // 21: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
 	19,  // 22: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
 	21,  // 23: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
@@ -6355,124 +6440,126 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	25,  // 26: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
 	26,  // 27: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
 	27,  // 28: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
-	28,  // 29: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
-	33,  // 30: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
-	30,  // 31: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
-	31,  // 32: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
-	86,  // 33: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
-	87,  // 34: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
-	88,  // 35: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
-	89,  // 36: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
-	86,  // 37: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
-	89,  // 38: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
+	29,  // 29: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
+	34,  // 30: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
+	31,  // 31: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
+	32,  // 32: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
+	87,  // 33: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
+	88,  // 34: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
+	89,  // 35: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
+	90,  // 36: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
+	87,  // 37: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
+	90,  // 38: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
 	20,  // 39: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
-	86,  // 40: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
-	87,  // 41: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
-	89,  // 42: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
+	87,  // 40: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
+	88,  // 41: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
+	90,  // 42: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
 	24,  // 43: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
-	87,  // 44: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
-	90,  // 45: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
-	91,  // 46: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
-	92,  // 47: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	93,  // 48: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
-	92,  // 49: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
-	90,  // 50: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
-	29,  // 51: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	94,  // 52: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	86,  // 53: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
-	89,  // 54: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
-	32,  // 55: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
-	86,  // 56: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
-	95,  // 57: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
-	96,  // 58: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	87,  // 59: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
-	2,   // 60: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
-	4,   // 61: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
-	35,  // 62: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
-	3,   // 63: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
-	17,  // 64: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
-	37,  // 65: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
-	1,   // 66: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	84,  // 67: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
-	40,  // 68: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	86,  // 69: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
-	41,  // 70: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
-	42,  // 71: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
-	44,  // 72: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	82,  // 73: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
-	43,  // 74: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	90,  // 75: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	86,  // 76: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	94,  // 77: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	47,  // 78: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
-	1,   // 79: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
-	29,  // 80: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
-	47,  // 81: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
-	1,   // 82: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	1,   // 83: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
-	97,  // 84: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
-	97,  // 85: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	66,  // 86: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	97,  // 87: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	1,   // 88: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	97,  // 89: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	66,  // 90: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	97,  // 91: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	97,  // 92: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	66,  // 93: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	97,  // 94: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	81,  // 95: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	82,  // 96: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	1,   // 97: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	82,  // 98: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	47,  // 99: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	34,  // 100: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	2,   // 101: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	4,   // 102: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	38,  // 103: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	45,  // 104: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	48,  // 105: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	50,  // 106: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	52,  // 107: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	54,  // 108: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	56,  // 109: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	58,  // 110: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	60,  // 111: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	62,  // 112: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	64,  // 113: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
-	67,  // 114: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	69,  // 115: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	71,  // 116: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	73,  // 117: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	75,  // 118: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	77,  // 119: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	79,  // 120: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	36,  // 121: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	3,   // 122: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	17,  // 123: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	39,  // 124: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	46,  // 125: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	49,  // 126: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	51,  // 127: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	53,  // 128: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	55,  // 129: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	57,  // 130: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	59,  // 131: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	61,  // 132: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	63,  // 133: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	65,  // 134: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
-	68,  // 135: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	70,  // 136: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	72,  // 137: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	74,  // 138: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	76,  // 139: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	78,  // 140: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	80,  // 141: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	121, // [121:142] is the sub-list for method output_type
-	100, // [100:121] is the sub-list for method input_type
-	100, // [100:100] is the sub-list for extension type_name
-	100, // [100:100] is the sub-list for extension extendee
-	0,   // [0:100] is the sub-list for field type_name
+	88,  // 44: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
+	91,  // 45: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
+	92,  // 46: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
+	93,  // 47: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	94,  // 48: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
+	93,  // 49: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
+	91,  // 50: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
+	28,  // 51: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
+	95,  // 52: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
+	30,  // 53: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
+	96,  // 54: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	87,  // 55: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
+	90,  // 56: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
+	33,  // 57: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
+	87,  // 58: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
+	97,  // 59: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
+	98,  // 60: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	88,  // 61: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	2,   // 62: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
+	4,   // 63: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
+	36,  // 64: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
+	3,   // 65: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
+	17,  // 66: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
+	38,  // 67: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
+	1,   // 68: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
+	85,  // 69: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	41,  // 70: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
+	87,  // 71: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	42,  // 72: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
+	43,  // 73: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
+	45,  // 74: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
+	83,  // 75: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	44,  // 76: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
+	91,  // 77: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	87,  // 78: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	96,  // 79: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	48,  // 80: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
+	1,   // 81: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
+	30,  // 82: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
+	48,  // 83: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
+	1,   // 84: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
+	1,   // 85: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	99,  // 86: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	99,  // 87: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	67,  // 88: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	99,  // 89: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	1,   // 90: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	99,  // 91: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	67,  // 92: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	99,  // 93: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	99,  // 94: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	67,  // 95: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	99,  // 96: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	82,  // 97: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	83,  // 98: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	1,   // 99: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	83,  // 100: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	48,  // 101: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	35,  // 102: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	2,   // 103: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	4,   // 104: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	39,  // 105: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	46,  // 106: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	49,  // 107: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	51,  // 108: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	53,  // 109: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	55,  // 110: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	57,  // 111: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	59,  // 112: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	61,  // 113: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	63,  // 114: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	65,  // 115: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	68,  // 116: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	70,  // 117: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	72,  // 118: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	74,  // 119: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	76,  // 120: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	78,  // 121: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	80,  // 122: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	37,  // 123: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	3,   // 124: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	17,  // 125: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	40,  // 126: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	47,  // 127: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	50,  // 128: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	52,  // 129: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	54,  // 130: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	56,  // 131: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	58,  // 132: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	60,  // 133: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	62,  // 134: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	64,  // 135: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	66,  // 136: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	69,  // 137: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	71,  // 138: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	73,  // 139: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	75,  // 140: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	77,  // 141: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	79,  // 142: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	81,  // 143: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	123, // [123:144] is the sub-list for method output_type
+	102, // [102:123] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
@@ -6508,22 +6595,22 @@ func file_transport_pb_service_proto_init() {
 		(*ReadResponse_View)(nil),
 		(*ReadResponse_Trace)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[33].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[34].OneofWrappers = []any{
 		(*SessionRequest_Apply)(nil),
 		(*SessionRequest_Read)(nil),
 		(*SessionRequest_Cancel)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[35].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[36].OneofWrappers = []any{
 		(*SessionResponse_Applied)(nil),
 		(*SessionResponse_Read)(nil),
 		(*SessionResponse_Goodbye)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[37].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[38].OneofWrappers = []any{
 		(*WatchRequest_FromRev)(nil),
 		(*WatchRequest_Snapshot)(nil),
 		(*WatchRequest_Now)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[38].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[39].OneofWrappers = []any{
 		(*WatchResponse_Opened)(nil),
 		(*WatchResponse_Entry)(nil),
 		(*WatchResponse_SnapshotEnd)(nil),
@@ -6531,14 +6618,14 @@ func file_transport_pb_service_proto_init() {
 		(*WatchResponse_Bookmark)(nil),
 		(*WatchResponse_Cut)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[59].OneofWrappers = []any{}
+	file_transport_pb_service_proto_msgTypes[60].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_pb_service_proto_rawDesc), len(file_transport_pb_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   80,
+			NumMessages:   81,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
