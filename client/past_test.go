@@ -8,6 +8,7 @@ import (
 
 	"raftboard/client"
 	"raftboard/transport/clustertest"
+	wirepb "raftboard/transport/pb"
 )
 
 // F-28: any node tells what was there at a rev, also one that leads since a minute, and one
@@ -43,6 +44,10 @@ func TestEveryNodeReadsABoardAsItWasBeforeTheLeaderDied(t *testing.T) {
 			}
 			if list, _, err := reader.List(ctx, "**", 0, "", client.ReadOptions{AtRev: revs[0]}); err != nil || len(list.GetItems()) != 1 || list.GetItems()[0].Version != 1 {
 				t.Errorf("list at the first rev: %v, %v", list, err)
+			}
+			diff, _, err := reader.Diff(ctx, &wirepb.DiffQuery{FromRev: revs[3], ToRev: revs[15]}, client.ReadOptions{})
+			if err != nil || len(diff.Items) != 1 || string(diff.Items[0].Before.Value) != "3" || string(diff.Items[0].After.Value) != "15" {
+				t.Errorf("diff over the change of leader: %v, %v", diff, err)
 			}
 			if _, _, err := reader.Get(ctx, "draft", client.ReadOptions{AtRev: revs[19] + 1}); !errors.Is(err, client.ErrBadRequest) {
 				t.Errorf("above the head: %v", err)

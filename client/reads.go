@@ -50,6 +50,17 @@ func (b *Board) View(ctx context.Context, q *wirepb.ViewQuery, opts ReadOptions)
 	return resp.GetView(), at, err
 }
 
+// Diff reads which keys hold something else at one revision than at an earlier one, page by
+// page as List does. A next page names the ToRev of the answer, so that all of them compare
+// the same two. What is no longer kept is ErrCompacted.
+func (b *Board) Diff(ctx context.Context, q *wirepb.DiffQuery, opts ReadOptions) (*wirepb.DiffAnswer, Read, error) {
+	if q == nil {
+		q = &wirepb.DiffQuery{}
+	}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Diff{Diff: q}})
+	return resp.GetDiff(), at, err
+}
+
 // Leases lists leases: held ones unless the query names states or asks for the
 // reclaimable ones.
 func (b *Board) Leases(ctx context.Context, q *wirepb.LeasesQuery, opts ReadOptions) (*wirepb.LeasesAnswer, Read, error) {

@@ -80,6 +80,14 @@ func (s *script) readBoard(b *state.Board, verb string, c *call) (lines []string
 				row.Entry.GetAuthor(), row.Invalidation != nil))
 		}
 		return append(lines, fmt.Sprintf("→ %d rows, next=%d truncated=%v", len(rows), next, truncated)), nil
+	case "diff":
+		f := board.DiffFilter{From: c.uint(c.word("from")), To: c.uint(c.word("to")), Pattern: c.maybe(), Limit: limit, After: c.opt("after")}
+		found, to, next, refused := board.Diff(b, f)
+		for _, d := range found {
+			lines = append(lines, fmt.Sprintf("→ %s v%d → v%d (items %d → %d, deleted %v)", d.Key, d.Before.GetVersion(), d.After.Version,
+				d.CountBefore, d.CountAfter, d.After.Deleted))
+		}
+		return append(lines, fmt.Sprintf("→ %d keys up to rev %d, next=%q", len(found), to, next)), refused
 	case "leases", "reclaimable":
 		return s.readLeases(b, verb, limit, c)
 	case "since":

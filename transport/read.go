@@ -181,6 +181,8 @@ func query(b *state.Board, actor *boardpb.Actor, request *wirepb.ReadRequest, an
 		return loopStatus(b, q.LoopStatus, answer)
 	case *wirepb.ReadRequest_View:
 		return viewFor(b, actor, q.View, answer)
+	case *wirepb.ReadRequest_Diff:
+		return diff(b, q.Diff, answer)
 	default:
 		return badField("query", "this server does not know the query", "upgrade the servers first")
 	}
@@ -207,6 +209,28 @@ func dump(b *state.Board, q *wirepb.DumpQuery, answer *wirepb.ReadResponse) *boa
 	answer.Answer = &wirepb.ReadResponse_Dump{Dump: &wirepb.DumpAnswer{Entries: entries, Leases: leases, Next: next,
 		Marks: board.Marks(b, entries...)}}
 	return refused
+}
+
+func diff(b *state.Board, q *wirepb.DiffQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	found, to, next, refused := board.Diff(b, board.DiffFilter{Pattern: q.Pattern, From: q.FromRev, To: q.ToRev, Limit: q.Limit, After: q.After})
+	if refused != nil {
+		return refused
+	}
+	out := make([]*wirepb.DiffItem, len(found))
+	for i, d := range found {
+		change := wirepb.Change_CHANGE_CHANGED
+		switch {
+		case d.Before == nil:
+			change = wirepb.Change_CHANGE_CAME
+		case d.After.Deleted:
+			change = wirepb.Change_CHANGE_WENT
+		}
+		out[i] = &wirepb.DiffItem{Key: d.Key, Change: change, Before: d.Before, After: d.After,
+			CountBefore: d.CountBefore, CountAfter: d.CountAfter}
+	}
+	answer.Rev = to
+	answer.Answer = &wirepb.ReadResponse_Diff{Diff: &wirepb.DiffAnswer{Items: out, FromRev: q.FromRev, ToRev: to, Next: next}}
+	return nil
 }
 
 func stats(b *state.Board) *wirepb.StatsAnswer {

@@ -89,7 +89,7 @@ func TestTheReferenceShowsEveryExampleAsCode(t *testing.T) {
 // lines calls every verb that speaks to a node; the walk below finds one that is missing.
 func lines() map[string]string {
 	return map[string]string{
-		"get": "get facts/a", "set": "set draft 1", "append": "append facts/a 1", "delete": "delete draft", "history": "history draft",
+		"get": "get facts/a", "diff": "diff", "set": "set draft 1", "append": "append facts/a 1", "delete": "delete draft", "history": "history draft",
 		"list": "list", "txn": "txn -", "post": "post claims/a 1", "watch": "watch", "dump": "dump", "view": "view --subscribe facts/*", "agent-prompt": "agent-prompt",
 		"trace": "trace facts/a", "invalidate": "invalidate facts/a", "stats": "stats", "schema": "schema",
 		"claim": "claim claims/a", "heartbeat": "heartbeat claims/a --gen 1", "release": "release claims/a --gen 1",

@@ -18,7 +18,8 @@ import (
 
 // readCommands are the verbs that only look.
 func (a *app) readCommands() []*cobra.Command {
-	return []*cobra.Command{a.getCommand(), a.historyCommand(), a.listCommand(), a.watchCommand(), a.dumpCommand()}
+	return []*cobra.Command{a.getCommand(), a.historyCommand(), a.listCommand(), a.watchCommand(), a.dumpCommand(),
+		a.diffCommand()}
 }
 
 type getFlags struct {

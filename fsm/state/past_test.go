@@ -71,6 +71,7 @@ func TestABoardAtARevIsTheBoardAsItWas(t *testing.T) {
 			got := shownAs(t, then)
 			switch lack := then.Lack(); {
 			case lack == 0:
+				sameDifference(t, then, b)
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Fatalf("at rev %d of %d (- as it was, + as it is read):\n%s", rev, b.Rev(), diff)
 				}
@@ -86,6 +87,42 @@ func TestABoardAtARevIsTheBoardAsItWas(t *testing.T) {
 			}
 		}
 	})
+}
+
+// sameDifference holds a diff against the two boards it is about.
+func sameDifference(t *rapid.T, was, now *state.Board) {
+	want := map[string]bool{}
+	version := func(b *state.Board, key string) uint64 {
+		if k := b.Key(key); k != nil && !k.Newest().Deleted {
+			return k.Newest().Version
+		}
+		return 0
+	}
+	now.Keys("", func(key string, _ *state.Key) bool {
+		if version(was, key) != version(now, key) {
+			want[key] = true
+		}
+		return true
+	})
+	got, after := map[string]bool{}, ""
+	for {
+		page, to, next, r := board.Diff(now, board.DiffFilter{From: was.Rev(), Limit: 1, After: after})
+		if r != nil || to != now.Rev() || len(page) > 1 {
+			t.Fatalf("diff of rev %d and %d: %v up to rev %d, %v", was.Rev(), now.Rev(), page, to, r)
+		}
+		for _, d := range page {
+			if d.Before.GetVersion() != version(was, d.Key) || !d.After.Deleted && d.After.Version != version(now, d.Key) {
+				t.Fatalf("%s: from version %d to %v", d.Key, d.Before.GetVersion(), d.After)
+			}
+			got[d.Key] = true
+		}
+		if after = next; next == "" {
+			break
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("keys that differ between rev %d and %d (- by reading both, + by diff):\n%s", was.Rev(), now.Rev(), diff)
+	}
 }
 
 // anyDeleted counts append keys that were deleted: their items have no other end.

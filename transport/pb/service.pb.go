@@ -77,6 +77,58 @@ func (Consistency) EnumDescriptor() ([]byte, []int) {
 	return file_transport_pb_service_proto_rawDescGZIP(), []int{0}
 }
 
+type Change int32
+
+const (
+	Change_CHANGE_UNSPECIFIED Change = 0
+	Change_CHANGE_CAME        Change = 1 // it had no value at from_rev
+	Change_CHANGE_WENT        Change = 2 // it has none at to_rev
+	Change_CHANGE_CHANGED     Change = 3
+)
+
+// Enum value maps for Change.
+var (
+	Change_name = map[int32]string{
+		0: "CHANGE_UNSPECIFIED",
+		1: "CHANGE_CAME",
+		2: "CHANGE_WENT",
+		3: "CHANGE_CHANGED",
+	}
+	Change_value = map[string]int32{
+		"CHANGE_UNSPECIFIED": 0,
+		"CHANGE_CAME":        1,
+		"CHANGE_WENT":        2,
+		"CHANGE_CHANGED":     3,
+	}
+)
+
+func (x Change) Enum() *Change {
+	p := new(Change)
+	*p = x
+	return p
+}
+
+func (x Change) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Change) Descriptor() protoreflect.EnumDescriptor {
+	return file_transport_pb_service_proto_enumTypes[1].Descriptor()
+}
+
+func (Change) Type() protoreflect.EnumType {
+	return &file_transport_pb_service_proto_enumTypes[1]
+}
+
+func (x Change) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Change.Descriptor instead.
+func (Change) EnumDescriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{1}
+}
+
 // Leader is a hint: who led when the answer was made.
 type Leader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -273,6 +325,7 @@ type ReadRequest struct {
 	//	*ReadRequest_LoopStatus
 	//	*ReadRequest_View
 	//	*ReadRequest_Trace
+	//	*ReadRequest_Diff
 	Query         isReadRequest_Query `protobuf_oneof:"query"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -472,6 +525,15 @@ func (x *ReadRequest) GetTrace() *TraceQuery {
 	return nil
 }
 
+func (x *ReadRequest) GetDiff() *DiffQuery {
+	if x != nil {
+		if x, ok := x.Query.(*ReadRequest_Diff); ok {
+			return x.Diff
+		}
+	}
+	return nil
+}
+
 type isReadRequest_Query interface {
 	isReadRequest_Query()
 }
@@ -524,6 +586,10 @@ type ReadRequest_Trace struct {
 	Trace *TraceQuery `protobuf:"bytes,31,opt,name=trace,proto3,oneof"`
 }
 
+type ReadRequest_Diff struct {
+	Diff *DiffQuery `protobuf:"bytes,36,opt,name=diff,proto3,oneof"`
+}
+
 func (*ReadRequest_Get) isReadRequest_Query() {}
 
 func (*ReadRequest_History) isReadRequest_Query() {}
@@ -547,6 +613,8 @@ func (*ReadRequest_LoopStatus) isReadRequest_Query() {}
 func (*ReadRequest_View) isReadRequest_Query() {}
 
 func (*ReadRequest_Trace) isReadRequest_Query() {}
+
+func (*ReadRequest_Diff) isReadRequest_Query() {}
 
 type GetQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1201,6 +1269,82 @@ func (x *TraceQuery) GetAfter() uint32 {
 	return 0
 }
 
+type DiffQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pattern       string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`                 // "" is the whole board
+	FromRev       uint64                 `protobuf:"varint,2,opt,name=from_rev,json=fromRev,proto3" json:"from_rev,omitempty"` // 0: before the first commit
+	ToRev         uint64                 `protobuf:"varint,3,opt,name=to_rev,json=toRev,proto3" json:"to_rev,omitempty"`       // 0: now; the next page names the to_rev of the answer
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`                    // 200, at most 1000
+	After         string                 `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffQuery) Reset() {
+	*x = DiffQuery{}
+	mi := &file_transport_pb_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffQuery) ProtoMessage() {}
+
+func (x *DiffQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffQuery.ProtoReflect.Descriptor instead.
+func (*DiffQuery) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DiffQuery) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *DiffQuery) GetFromRev() uint64 {
+	if x != nil {
+		return x.FromRev
+	}
+	return 0
+}
+
+func (x *DiffQuery) GetToRev() uint64 {
+	if x != nil {
+		return x.ToRev
+	}
+	return 0
+}
+
+func (x *DiffQuery) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *DiffQuery) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
 type LoopQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Loop          string                 `protobuf:"bytes,1,opt,name=loop,proto3" json:"loop,omitempty"`
@@ -1212,7 +1356,7 @@ type LoopQuery struct {
 
 func (x *LoopQuery) Reset() {
 	*x = LoopQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[15]
+	mi := &file_transport_pb_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1368,7 @@ func (x *LoopQuery) String() string {
 func (*LoopQuery) ProtoMessage() {}
 
 func (x *LoopQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[15]
+	mi := &file_transport_pb_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1381,7 @@ func (x *LoopQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopQuery.ProtoReflect.Descriptor instead.
 func (*LoopQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{15}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LoopQuery) GetLoop() string {
@@ -1285,6 +1429,7 @@ type ReadResponse struct {
 	//	*ReadResponse_LoopStatus
 	//	*ReadResponse_View
 	//	*ReadResponse_Trace
+	//	*ReadResponse_Diff
 	Answer        isReadResponse_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1292,7 +1437,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[16]
+	mi := &file_transport_pb_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1449,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[16]
+	mi := &file_transport_pb_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1462,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{16}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReadResponse) GetFailure() *pb.Result {
@@ -1491,6 +1636,15 @@ func (x *ReadResponse) GetTrace() *TraceAnswer {
 	return nil
 }
 
+func (x *ReadResponse) GetDiff() *DiffAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ReadResponse_Diff); ok {
+			return x.Diff
+		}
+	}
+	return nil
+}
+
 type isReadResponse_Answer interface {
 	isReadResponse_Answer()
 }
@@ -1543,6 +1697,10 @@ type ReadResponse_Trace struct {
 	Trace *TraceAnswer `protobuf:"bytes,31,opt,name=trace,proto3,oneof"`
 }
 
+type ReadResponse_Diff struct {
+	Diff *DiffAnswer `protobuf:"bytes,36,opt,name=diff,proto3,oneof"`
+}
+
 func (*ReadResponse_Get) isReadResponse_Answer() {}
 
 func (*ReadResponse_History) isReadResponse_Answer() {}
@@ -1567,6 +1725,8 @@ func (*ReadResponse_View) isReadResponse_Answer() {}
 
 func (*ReadResponse_Trace) isReadResponse_Answer() {}
 
+func (*ReadResponse_Diff) isReadResponse_Answer() {}
+
 type GetAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entry         *pb.Entry              `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
@@ -1580,7 +1740,7 @@ type GetAnswer struct {
 
 func (x *GetAnswer) Reset() {
 	*x = GetAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1752,7 @@ func (x *GetAnswer) String() string {
 func (*GetAnswer) ProtoMessage() {}
 
 func (x *GetAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1765,7 @@ func (x *GetAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAnswer.ProtoReflect.Descriptor instead.
 func (*GetAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetAnswer) GetEntry() *pb.Entry {
@@ -1655,7 +1815,7 @@ type HistoryAnswer struct {
 
 func (x *HistoryAnswer) Reset() {
 	*x = HistoryAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1827,7 @@ func (x *HistoryAnswer) String() string {
 func (*HistoryAnswer) ProtoMessage() {}
 
 func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1840,7 @@ func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryAnswer.ProtoReflect.Descriptor instead.
 func (*HistoryAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HistoryAnswer) GetEntries() []*pb.Entry {
@@ -1729,7 +1889,7 @@ type ListItem struct {
 
 func (x *ListItem) Reset() {
 	*x = ListItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1901,7 @@ func (x *ListItem) String() string {
 func (*ListItem) ProtoMessage() {}
 
 func (x *ListItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1914,7 @@ func (x *ListItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListItem.ProtoReflect.Descriptor instead.
 func (*ListItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListItem) GetKey() string {
@@ -1837,7 +1997,7 @@ type ListAnswer struct {
 
 func (x *ListAnswer) Reset() {
 	*x = ListAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2009,7 @@ func (x *ListAnswer) String() string {
 func (*ListAnswer) ProtoMessage() {}
 
 func (x *ListAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +2022,7 @@ func (x *ListAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
 func (*ListAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListAnswer) GetItems() []*ListItem {
@@ -1891,7 +2051,7 @@ type DumpAnswer struct {
 
 func (x *DumpAnswer) Reset() {
 	*x = DumpAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2063,7 @@ func (x *DumpAnswer) String() string {
 func (*DumpAnswer) ProtoMessage() {}
 
 func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2076,7 @@ func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpAnswer.ProtoReflect.Descriptor instead.
 func (*DumpAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DumpAnswer) GetEntries() []*pb.Entry {
@@ -1957,7 +2117,7 @@ type LeasesAnswer struct {
 
 func (x *LeasesAnswer) Reset() {
 	*x = LeasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2129,7 @@ func (x *LeasesAnswer) String() string {
 func (*LeasesAnswer) ProtoMessage() {}
 
 func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2142,7 @@ func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasesAnswer.ProtoReflect.Descriptor instead.
 func (*LeasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LeasesAnswer) GetLeases() []*LeaseRow {
@@ -2012,7 +2172,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2184,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2197,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaseRow) GetLease() *pb.Lease {
@@ -2087,7 +2247,7 @@ type EventsAnswer struct {
 
 func (x *EventsAnswer) Reset() {
 	*x = EventsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2259,7 @@ func (x *EventsAnswer) String() string {
 func (*EventsAnswer) ProtoMessage() {}
 
 func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2272,7 @@ func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
 func (*EventsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EventsAnswer) GetEvents() []*pb.Event {
@@ -2153,7 +2313,7 @@ type DescribeAnswer struct {
 
 func (x *DescribeAnswer) Reset() {
 	*x = DescribeAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2325,7 @@ func (x *DescribeAnswer) String() string {
 func (*DescribeAnswer) ProtoMessage() {}
 
 func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2338,7 @@ func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeAnswer.ProtoReflect.Descriptor instead.
 func (*DescribeAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DescribeAnswer) GetHead() *pb.BoardHead {
@@ -2212,7 +2372,7 @@ type StatsAnswer struct {
 
 func (x *StatsAnswer) Reset() {
 	*x = StatsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +2384,7 @@ func (x *StatsAnswer) String() string {
 func (*StatsAnswer) ProtoMessage() {}
 
 func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +2397,7 @@ func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsAnswer.ProtoReflect.Descriptor instead.
 func (*StatsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StatsAnswer) GetCounters() *pb.Counters {
@@ -2315,7 +2475,7 @@ type SpaceStats struct {
 
 func (x *SpaceStats) Reset() {
 	*x = SpaceStats{}
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2487,7 @@ func (x *SpaceStats) String() string {
 func (*SpaceStats) ProtoMessage() {}
 
 func (x *SpaceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2500,7 @@ func (x *SpaceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpaceStats.ProtoReflect.Descriptor instead.
 func (*SpaceStats) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SpaceStats) GetUsage() *pb.Usage {
@@ -2371,6 +2531,158 @@ func (x *SpaceStats) GetLeaseMs() int64 {
 	return 0
 }
 
+type DiffItem struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Change        Change                 `protobuf:"varint,2,opt,name=change,proto3,enum=raftboard.v1.Change" json:"change,omitempty"`
+	Before        *pb.Entry              `protobuf:"bytes,3,opt,name=before,proto3" json:"before,omitempty"`                               // the newest version at from_rev
+	After         *pb.Entry              `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`                                 // the newest version at to_rev: of what went, its tombstone
+	CountBefore   uint64                 `protobuf:"varint,5,opt,name=count_before,json=countBefore,proto3" json:"count_before,omitempty"` // items of an append key
+	CountAfter    uint64                 `protobuf:"varint,6,opt,name=count_after,json=countAfter,proto3" json:"count_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffItem) Reset() {
+	*x = DiffItem{}
+	mi := &file_transport_pb_service_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffItem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffItem) ProtoMessage() {}
+
+func (x *DiffItem) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffItem.ProtoReflect.Descriptor instead.
+func (*DiffItem) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *DiffItem) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *DiffItem) GetChange() Change {
+	if x != nil {
+		return x.Change
+	}
+	return Change_CHANGE_UNSPECIFIED
+}
+
+func (x *DiffItem) GetBefore() *pb.Entry {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *DiffItem) GetAfter() *pb.Entry {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *DiffItem) GetCountBefore() uint64 {
+	if x != nil {
+		return x.CountBefore
+	}
+	return 0
+}
+
+func (x *DiffItem) GetCountAfter() uint64 {
+	if x != nil {
+		return x.CountAfter
+	}
+	return 0
+}
+
+type DiffAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         []*DiffItem            `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	FromRev       uint64                 `protobuf:"varint,2,opt,name=from_rev,json=fromRev,proto3" json:"from_rev,omitempty"`
+	ToRev         uint64                 `protobuf:"varint,3,opt,name=to_rev,json=toRev,proto3" json:"to_rev,omitempty"`
+	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffAnswer) Reset() {
+	*x = DiffAnswer{}
+	mi := &file_transport_pb_service_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffAnswer) ProtoMessage() {}
+
+func (x *DiffAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffAnswer.ProtoReflect.Descriptor instead.
+func (*DiffAnswer) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *DiffAnswer) GetItems() []*DiffItem {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *DiffAnswer) GetFromRev() uint64 {
+	if x != nil {
+		return x.FromRev
+	}
+	return 0
+}
+
+func (x *DiffAnswer) GetToRev() uint64 {
+	if x != nil {
+		return x.ToRev
+	}
+	return 0
+}
+
+func (x *DiffAnswer) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type BoardsAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boards        []*BoardRow            `protobuf:"bytes,1,rep,name=boards,proto3" json:"boards,omitempty"`
@@ -2381,7 +2693,7 @@ type BoardsAnswer struct {
 
 func (x *BoardsAnswer) Reset() {
 	*x = BoardsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2705,7 @@ func (x *BoardsAnswer) String() string {
 func (*BoardsAnswer) ProtoMessage() {}
 
 func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2718,7 @@ func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardsAnswer.ProtoReflect.Descriptor instead.
 func (*BoardsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *BoardsAnswer) GetBoards() []*BoardRow {
@@ -2437,7 +2749,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2761,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2774,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *BoardRow) GetName() string {
@@ -2520,7 +2832,7 @@ type ViewAnswer struct {
 
 func (x *ViewAnswer) Reset() {
 	*x = ViewAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2844,7 @@ func (x *ViewAnswer) String() string {
 func (*ViewAnswer) ProtoMessage() {}
 
 func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2857,7 @@ func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnswer.ProtoReflect.Descriptor instead.
 func (*ViewAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ViewAnswer) GetText() string {
@@ -2597,7 +2909,7 @@ type TraceAnswer struct {
 
 func (x *TraceAnswer) Reset() {
 	*x = TraceAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2921,7 @@ func (x *TraceAnswer) String() string {
 func (*TraceAnswer) ProtoMessage() {}
 
 func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2934,7 @@ func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceAnswer.ProtoReflect.Descriptor instead.
 func (*TraceAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TraceAnswer) GetEntry() *pb.Entry {
@@ -2673,7 +2985,7 @@ type TraceRow struct {
 
 func (x *TraceRow) Reset() {
 	*x = TraceRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +2997,7 @@ func (x *TraceRow) String() string {
 func (*TraceRow) ProtoMessage() {}
 
 func (x *TraceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +3010,7 @@ func (x *TraceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRow.ProtoReflect.Descriptor instead.
 func (*TraceRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TraceRow) GetRef() string {
@@ -2747,7 +3059,7 @@ type LoopAnswer struct {
 
 func (x *LoopAnswer) Reset() {
 	*x = LoopAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +3071,7 @@ func (x *LoopAnswer) String() string {
 func (*LoopAnswer) ProtoMessage() {}
 
 func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +3084,7 @@ func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAnswer.ProtoReflect.Descriptor instead.
 func (*LoopAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LoopAnswer) GetLoop() *pb.Loop {
@@ -2812,7 +3124,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +3136,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +3149,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SessionRequest) GetId() uint64 {
@@ -2918,7 +3230,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3242,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3255,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
 }
 
 type SessionResponse struct {
@@ -2961,7 +3273,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2973,7 +3285,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2986,7 +3298,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -3062,7 +3374,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3074,7 +3386,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3087,7 +3399,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -3124,7 +3436,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3136,7 +3448,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3149,7 +3461,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchRequest) GetBoard() string {
@@ -3267,7 +3579,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3279,7 +3591,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3292,7 +3604,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchResponse) GetMessage() isWatchResponse_Message {
@@ -3411,7 +3723,7 @@ type WatchOpened struct {
 
 func (x *WatchOpened) Reset() {
 	*x = WatchOpened{}
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +3735,7 @@ func (x *WatchOpened) String() string {
 func (*WatchOpened) ProtoMessage() {}
 
 func (x *WatchOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +3748,7 @@ func (x *WatchOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOpened.ProtoReflect.Descriptor instead.
 func (*WatchOpened) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchOpened) GetRev() uint64 {
@@ -3476,7 +3788,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +3800,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3501,7 +3813,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SnapshotEnd) GetRev() uint64 {
@@ -3520,7 +3832,7 @@ type WatchEvents struct {
 
 func (x *WatchEvents) Reset() {
 	*x = WatchEvents{}
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3844,7 @@ func (x *WatchEvents) String() string {
 func (*WatchEvents) ProtoMessage() {}
 
 func (x *WatchEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3857,7 @@ func (x *WatchEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvents.ProtoReflect.Descriptor instead.
 func (*WatchEvents) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchEvents) GetEvents() []*WatchEvent {
@@ -3566,7 +3878,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3578,7 +3890,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3591,7 +3903,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchEvent) GetEvent() *pb.Event {
@@ -3624,7 +3936,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +3948,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +3961,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Bookmark) GetRev() uint64 {
@@ -3668,7 +3980,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +3992,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +4005,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StatusRequest) GetLocal() bool {
@@ -3722,7 +4034,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +4046,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +4059,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -3865,7 +4177,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3877,7 +4189,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3890,7 +4202,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *NodeState) GetId() string {
@@ -4111,7 +4423,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4123,7 +4435,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4136,7 +4448,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
 }
 
 type NodesResponse struct {
@@ -4148,7 +4460,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4160,7 +4472,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +4485,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *NodesResponse) GetNodes() []*NodeState {
@@ -4192,7 +4504,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4204,7 +4516,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4217,7 +4529,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AddRequest) GetName() string {
@@ -4236,7 +4548,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +4560,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +4573,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AddResponse) GetMessage() string {
@@ -4280,7 +4592,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4604,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4305,7 +4617,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -4324,7 +4636,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4648,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4661,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemoveResponse) GetMessage() string {
@@ -4368,7 +4680,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4380,7 +4692,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4393,7 +4705,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -4412,7 +4724,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4424,7 +4736,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4437,7 +4749,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PromoteResponse) GetMessage() string {
@@ -4456,7 +4768,7 @@ type DemoteRequest struct {
 
 func (x *DemoteRequest) Reset() {
 	*x = DemoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4780,7 @@ func (x *DemoteRequest) String() string {
 func (*DemoteRequest) ProtoMessage() {}
 
 func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4793,7 @@ func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
 func (*DemoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DemoteRequest) GetId() string {
@@ -4500,7 +4812,7 @@ type DemoteResponse struct {
 
 func (x *DemoteResponse) Reset() {
 	*x = DemoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4824,7 @@ func (x *DemoteResponse) String() string {
 func (*DemoteResponse) ProtoMessage() {}
 
 func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4837,7 @@ func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
 func (*DemoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DemoteResponse) GetMessage() string {
@@ -4544,7 +4856,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +4868,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +4881,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StepDownRequest) GetTo() string {
@@ -4588,7 +4900,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4600,7 +4912,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4613,7 +4925,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -4633,7 +4945,7 @@ type SettingsRequest struct {
 
 func (x *SettingsRequest) Reset() {
 	*x = SettingsRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4645,7 +4957,7 @@ func (x *SettingsRequest) String() string {
 func (*SettingsRequest) ProtoMessage() {}
 
 func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4658,7 +4970,7 @@ func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsRequest.ProtoReflect.Descriptor instead.
 func (*SettingsRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SettingsRequest) GetGraceMs() int64 {
@@ -4685,7 +4997,7 @@ type SettingsResponse struct {
 
 func (x *SettingsResponse) Reset() {
 	*x = SettingsResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4697,7 +5009,7 @@ func (x *SettingsResponse) String() string {
 func (*SettingsResponse) ProtoMessage() {}
 
 func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4710,7 +5022,7 @@ func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsResponse.ProtoReflect.Descriptor instead.
 func (*SettingsResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SettingsResponse) GetGraceMs() int64 {
@@ -4735,7 +5047,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4747,7 +5059,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4760,7 +5072,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
 }
 
 type SnapshotChunk struct {
@@ -4774,7 +5086,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4786,7 +5098,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4799,7 +5111,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SnapshotChunk) GetIndex() uint64 {
@@ -4831,7 +5143,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4843,7 +5155,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4856,7 +5168,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
 }
 
 type MembersResponse struct {
@@ -4872,7 +5184,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4884,7 +5196,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4897,7 +5209,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *MembersResponse) GetClusterId() string {
@@ -4946,7 +5258,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4958,7 +5270,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4971,7 +5283,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Timing) GetHeartbeatMs() int64 {
@@ -5008,7 +5320,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5020,7 +5332,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5033,7 +5345,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *HelloRequest) GetClusterId() string {
@@ -5088,7 +5400,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5100,7 +5412,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5113,7 +5425,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *HelloResponse) GetClusterId() string {
@@ -5190,7 +5502,7 @@ type IntentRequest struct {
 
 func (x *IntentRequest) Reset() {
 	*x = IntentRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5202,7 +5514,7 @@ func (x *IntentRequest) String() string {
 func (*IntentRequest) ProtoMessage() {}
 
 func (x *IntentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5215,7 +5527,7 @@ func (x *IntentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentRequest.ProtoReflect.Descriptor instead.
 func (*IntentRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *IntentRequest) GetClusterId() string {
@@ -5250,7 +5562,7 @@ type IntentResponse struct {
 
 func (x *IntentResponse) Reset() {
 	*x = IntentResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5262,7 +5574,7 @@ func (x *IntentResponse) String() string {
 func (*IntentResponse) ProtoMessage() {}
 
 func (x *IntentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5275,7 +5587,7 @@ func (x *IntentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentResponse.ProtoReflect.Descriptor instead.
 func (*IntentResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *IntentResponse) GetAccepted() bool {
@@ -5311,7 +5623,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5323,7 +5635,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5336,7 +5648,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *JoinRequest) GetClusterId() string {
@@ -5378,7 +5690,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5390,7 +5702,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5403,7 +5715,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -5440,7 +5752,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5452,7 +5764,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5465,7 +5777,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ForwardRequest) GetId() uint64 {
@@ -5507,7 +5819,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5519,7 +5831,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5532,7 +5844,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ForwardResponse) GetId() uint64 {
@@ -5565,7 +5877,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5577,7 +5889,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5590,7 +5902,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *FenceRequest) GetFrom() string {
@@ -5610,7 +5922,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5622,7 +5934,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5635,7 +5947,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *FenceResponse) GetIndex() uint64 {
@@ -5661,7 +5973,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5673,7 +5985,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5686,7 +5998,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DigestRequest) GetIndex() uint64 {
@@ -5706,7 +6018,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5718,7 +6030,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5731,7 +6043,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DigestResponse) GetKnown() bool {
@@ -5756,7 +6068,7 @@ type NodeStatusRequest struct {
 
 func (x *NodeStatusRequest) Reset() {
 	*x = NodeStatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5768,7 +6080,7 @@ func (x *NodeStatusRequest) String() string {
 func (*NodeStatusRequest) ProtoMessage() {}
 
 func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5781,7 +6093,7 @@ func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*NodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
 }
 
 type NodeStatusResponse struct {
@@ -5793,7 +6105,7 @@ type NodeStatusResponse struct {
 
 func (x *NodeStatusResponse) Reset() {
 	*x = NodeStatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5805,7 +6117,7 @@ func (x *NodeStatusResponse) String() string {
 func (*NodeStatusResponse) ProtoMessage() {}
 
 func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5818,7 +6130,7 @@ func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*NodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *NodeStatusResponse) GetState() *NodeState {
@@ -5843,7 +6155,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rApplyResponse\x122\n" +
 	"\x06result\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\x06result\x12,\n" +
 	"\x06leader\x18\x02 \x01(\v2\x14.raftboard.v1.LeaderR\x06leader\x12\x17\n" +
-	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xdc\x06\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\x8b\a\n" +
 	"\vReadRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12;\n" +
 	"\vconsistency\x18\x02 \x01(\x0e2\x19.raftboard.v1.ConsistencyR\vconsistency\x12 \n" +
@@ -5865,7 +6177,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\vloop_status\x18\x1d \x01(\v2\x17.raftboard.v1.LoopQueryH\x00R\n" +
 	"loopStatus\x12-\n" +
 	"\x04view\x18\x1e \x01(\v2\x17.raftboard.v1.ViewQueryH\x00R\x04view\x120\n" +
-	"\x05trace\x18\x1f \x01(\v2\x18.raftboard.v1.TraceQueryH\x00R\x05traceB\a\n" +
+	"\x05trace\x18\x1f \x01(\v2\x18.raftboard.v1.TraceQueryH\x00R\x05trace\x12-\n" +
+	"\x04diff\x18$ \x01(\v2\x17.raftboard.v1.DiffQueryH\x00R\x04diffB\a\n" +
 	"\x05query\"\x1c\n" +
 	"\bGetQuery\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"]\n" +
@@ -5911,11 +6224,17 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"TraceQuery\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\rR\x05after\"K\n" +
+	"\x05after\x18\x03 \x01(\rR\x05after\"\x83\x01\n" +
+	"\tDiffQuery\x12\x18\n" +
+	"\apattern\x18\x01 \x01(\tR\apattern\x12\x19\n" +
+	"\bfrom_rev\x18\x02 \x01(\x04R\afromRev\x12\x15\n" +
+	"\x06to_rev\x18\x03 \x01(\x04R\x05toRev\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05after\x18\x05 \x01(\tR\x05after\"K\n" +
 	"\tLoopQuery\x12\x12\n" +
 	"\x04loop\x18\x01 \x01(\tR\x04loop\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"\x9d\a\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"\xcd\a\n" +
 	"\fReadResponse\x124\n" +
 	"\afailure\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\afailure\x12\x10\n" +
 	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x11\n" +
@@ -5937,7 +6256,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\vloop_status\x18\x1d \x01(\v2\x18.raftboard.v1.LoopAnswerH\x00R\n" +
 	"loopStatus\x12.\n" +
 	"\x04view\x18\x1e \x01(\v2\x18.raftboard.v1.ViewAnswerH\x00R\x04view\x121\n" +
-	"\x05trace\x18\x1f \x01(\v2\x19.raftboard.v1.TraceAnswerH\x00R\x05traceB\b\n" +
+	"\x05trace\x18\x1f \x01(\v2\x19.raftboard.v1.TraceAnswerH\x00R\x05trace\x12.\n" +
+	"\x04diff\x18$ \x01(\v2\x18.raftboard.v1.DiffAnswerH\x00R\x04diffB\b\n" +
 	"\x06answer\"\xdf\x01\n" +
 	"\tGetAnswer\x12/\n" +
 	"\x05entry\x18\x01 \x01(\v2\x19.raftboard.board.v1.EntryR\x05entry\x12\x14\n" +
@@ -6010,7 +6330,21 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x05usage\x18\x01 \x01(\v2\x19.raftboard.board.v1.UsageR\x05usage\x12\x18\n" +
 	"\asamples\x18\x02 \x01(\x04R\asamples\x12\x15\n" +
 	"\x06p95_ms\x18\x03 \x01(\x03R\x05p95Ms\x12\x19\n" +
-	"\blease_ms\x18\x04 \x01(\x03R\aleaseMs\"{\n" +
+	"\blease_ms\x18\x04 \x01(\x03R\aleaseMs\"\xf2\x01\n" +
+	"\bDiffItem\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
+	"\x06change\x18\x02 \x01(\x0e2\x14.raftboard.v1.ChangeR\x06change\x121\n" +
+	"\x06before\x18\x03 \x01(\v2\x19.raftboard.board.v1.EntryR\x06before\x12/\n" +
+	"\x05after\x18\x04 \x01(\v2\x19.raftboard.board.v1.EntryR\x05after\x12!\n" +
+	"\fcount_before\x18\x05 \x01(\x04R\vcountBefore\x12\x1f\n" +
+	"\vcount_after\x18\x06 \x01(\x04R\n" +
+	"countAfter\"\x80\x01\n" +
+	"\n" +
+	"DiffAnswer\x12,\n" +
+	"\x05items\x18\x01 \x03(\v2\x16.raftboard.v1.DiffItemR\x05items\x12\x19\n" +
+	"\bfrom_rev\x18\x02 \x01(\x04R\afromRev\x12\x15\n" +
+	"\x06to_rev\x18\x03 \x01(\x04R\x05toRev\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next\"{\n" +
 	"\fBoardsAnswer\x12.\n" +
 	"\x06boards\x18\x01 \x03(\v2\x16.raftboard.v1.BoardRowR\x06boards\x12;\n" +
 	"\acluster\x18\x02 \x01(\v2!.raftboard.board.v1.ClusterRecordR\acluster\"\xa1\x01\n" +
@@ -6267,7 +6601,12 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x17CONSISTENCY_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18CONSISTENCY_LINEARIZABLE\x10\x01\x12\x18\n" +
 	"\x14CONSISTENCY_AT_LEAST\x10\x02\x12\x15\n" +
-	"\x11CONSISTENCY_STALE\x10\x032\x98\x02\n" +
+	"\x11CONSISTENCY_STALE\x10\x03*V\n" +
+	"\x06Change\x12\x16\n" +
+	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vCHANGE_CAME\x10\x01\x12\x0f\n" +
+	"\vCHANGE_WENT\x10\x02\x12\x12\n" +
+	"\x0eCHANGE_CHANGED\x10\x032\x98\x02\n" +
 	"\x05Board\x12J\n" +
 	"\aSession\x12\x1c.raftboard.v1.SessionRequest\x1a\x1d.raftboard.v1.SessionResponse(\x010\x01\x12@\n" +
 	"\x05Apply\x12\x1a.raftboard.v1.ApplyRequest\x1a\x1b.raftboard.v1.ApplyResponse\x12=\n" +
@@ -6306,260 +6645,270 @@ func file_transport_pb_service_proto_rawDescGZIP() []byte {
 	return file_transport_pb_service_proto_rawDescData
 }
 
-var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
+var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
 var file_transport_pb_service_proto_goTypes = []any{
 	(Consistency)(0),           // 0: raftboard.v1.Consistency
-	(*Leader)(nil),             // 1: raftboard.v1.Leader
-	(*ApplyRequest)(nil),       // 2: raftboard.v1.ApplyRequest
-	(*ApplyResponse)(nil),      // 3: raftboard.v1.ApplyResponse
-	(*ReadRequest)(nil),        // 4: raftboard.v1.ReadRequest
-	(*GetQuery)(nil),           // 5: raftboard.v1.GetQuery
-	(*HistoryQuery)(nil),       // 6: raftboard.v1.HistoryQuery
-	(*ListQuery)(nil),          // 7: raftboard.v1.ListQuery
-	(*DumpQuery)(nil),          // 8: raftboard.v1.DumpQuery
-	(*LeasesQuery)(nil),        // 9: raftboard.v1.LeasesQuery
-	(*EventsQuery)(nil),        // 10: raftboard.v1.EventsQuery
-	(*DescribeQuery)(nil),      // 11: raftboard.v1.DescribeQuery
-	(*StatsQuery)(nil),         // 12: raftboard.v1.StatsQuery
-	(*BoardsQuery)(nil),        // 13: raftboard.v1.BoardsQuery
-	(*ViewQuery)(nil),          // 14: raftboard.v1.ViewQuery
-	(*TraceQuery)(nil),         // 15: raftboard.v1.TraceQuery
-	(*LoopQuery)(nil),          // 16: raftboard.v1.LoopQuery
-	(*ReadResponse)(nil),       // 17: raftboard.v1.ReadResponse
-	(*GetAnswer)(nil),          // 18: raftboard.v1.GetAnswer
-	(*HistoryAnswer)(nil),      // 19: raftboard.v1.HistoryAnswer
-	(*ListItem)(nil),           // 20: raftboard.v1.ListItem
-	(*ListAnswer)(nil),         // 21: raftboard.v1.ListAnswer
-	(*DumpAnswer)(nil),         // 22: raftboard.v1.DumpAnswer
-	(*LeasesAnswer)(nil),       // 23: raftboard.v1.LeasesAnswer
-	(*LeaseRow)(nil),           // 24: raftboard.v1.LeaseRow
-	(*EventsAnswer)(nil),       // 25: raftboard.v1.EventsAnswer
-	(*DescribeAnswer)(nil),     // 26: raftboard.v1.DescribeAnswer
-	(*StatsAnswer)(nil),        // 27: raftboard.v1.StatsAnswer
-	(*SpaceStats)(nil),         // 28: raftboard.v1.SpaceStats
-	(*BoardsAnswer)(nil),       // 29: raftboard.v1.BoardsAnswer
-	(*BoardRow)(nil),           // 30: raftboard.v1.BoardRow
-	(*ViewAnswer)(nil),         // 31: raftboard.v1.ViewAnswer
-	(*TraceAnswer)(nil),        // 32: raftboard.v1.TraceAnswer
-	(*TraceRow)(nil),           // 33: raftboard.v1.TraceRow
-	(*LoopAnswer)(nil),         // 34: raftboard.v1.LoopAnswer
-	(*SessionRequest)(nil),     // 35: raftboard.v1.SessionRequest
-	(*Cancel)(nil),             // 36: raftboard.v1.Cancel
-	(*SessionResponse)(nil),    // 37: raftboard.v1.SessionResponse
-	(*Goodbye)(nil),            // 38: raftboard.v1.Goodbye
-	(*WatchRequest)(nil),       // 39: raftboard.v1.WatchRequest
-	(*WatchResponse)(nil),      // 40: raftboard.v1.WatchResponse
-	(*WatchOpened)(nil),        // 41: raftboard.v1.WatchOpened
-	(*SnapshotEnd)(nil),        // 42: raftboard.v1.SnapshotEnd
-	(*WatchEvents)(nil),        // 43: raftboard.v1.WatchEvents
-	(*WatchEvent)(nil),         // 44: raftboard.v1.WatchEvent
-	(*Bookmark)(nil),           // 45: raftboard.v1.Bookmark
-	(*StatusRequest)(nil),      // 46: raftboard.v1.StatusRequest
-	(*StatusResponse)(nil),     // 47: raftboard.v1.StatusResponse
-	(*NodeState)(nil),          // 48: raftboard.v1.NodeState
-	(*NodesRequest)(nil),       // 49: raftboard.v1.NodesRequest
-	(*NodesResponse)(nil),      // 50: raftboard.v1.NodesResponse
-	(*AddRequest)(nil),         // 51: raftboard.v1.AddRequest
-	(*AddResponse)(nil),        // 52: raftboard.v1.AddResponse
-	(*RemoveRequest)(nil),      // 53: raftboard.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 54: raftboard.v1.RemoveResponse
-	(*PromoteRequest)(nil),     // 55: raftboard.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 56: raftboard.v1.PromoteResponse
-	(*DemoteRequest)(nil),      // 57: raftboard.v1.DemoteRequest
-	(*DemoteResponse)(nil),     // 58: raftboard.v1.DemoteResponse
-	(*StepDownRequest)(nil),    // 59: raftboard.v1.StepDownRequest
-	(*StepDownResponse)(nil),   // 60: raftboard.v1.StepDownResponse
-	(*SettingsRequest)(nil),    // 61: raftboard.v1.SettingsRequest
-	(*SettingsResponse)(nil),   // 62: raftboard.v1.SettingsResponse
-	(*SnapshotRequest)(nil),    // 63: raftboard.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),      // 64: raftboard.v1.SnapshotChunk
-	(*MembersRequest)(nil),     // 65: raftboard.v1.MembersRequest
-	(*MembersResponse)(nil),    // 66: raftboard.v1.MembersResponse
-	(*Timing)(nil),             // 67: raftboard.v1.Timing
-	(*HelloRequest)(nil),       // 68: raftboard.v1.HelloRequest
-	(*HelloResponse)(nil),      // 69: raftboard.v1.HelloResponse
-	(*IntentRequest)(nil),      // 70: raftboard.v1.IntentRequest
-	(*IntentResponse)(nil),     // 71: raftboard.v1.IntentResponse
-	(*JoinRequest)(nil),        // 72: raftboard.v1.JoinRequest
-	(*JoinResponse)(nil),       // 73: raftboard.v1.JoinResponse
-	(*ForwardRequest)(nil),     // 74: raftboard.v1.ForwardRequest
-	(*ForwardResponse)(nil),    // 75: raftboard.v1.ForwardResponse
-	(*FenceRequest)(nil),       // 76: raftboard.v1.FenceRequest
-	(*FenceResponse)(nil),      // 77: raftboard.v1.FenceResponse
-	(*DigestRequest)(nil),      // 78: raftboard.v1.DigestRequest
-	(*DigestResponse)(nil),     // 79: raftboard.v1.DigestResponse
-	(*NodeStatusRequest)(nil),  // 80: raftboard.v1.NodeStatusRequest
-	(*NodeStatusResponse)(nil), // 81: raftboard.v1.NodeStatusResponse
-	(*pb.Command)(nil),         // 82: raftboard.board.v1.Command
-	(*pb.Result)(nil),          // 83: raftboard.board.v1.Result
-	(pb.LeaseState)(0),         // 84: raftboard.board.v1.LeaseState
-	(pb.Kind)(0),               // 85: raftboard.board.v1.Kind
-	(*pb.Ended)(nil),           // 86: raftboard.board.v1.Ended
-	(*pb.Entry)(nil),           // 87: raftboard.board.v1.Entry
-	(*pb.Lease)(nil),           // 88: raftboard.board.v1.Lease
-	(pb.Mode)(0),               // 89: raftboard.board.v1.Mode
-	(*pb.Mark)(nil),            // 90: raftboard.board.v1.Mark
-	(*pb.Event)(nil),           // 91: raftboard.board.v1.Event
-	(*pb.BoardHead)(nil),       // 92: raftboard.board.v1.BoardHead
-	(*pb.NamespaceCounts)(nil), // 93: raftboard.board.v1.NamespaceCounts
-	(*pb.Counters)(nil),        // 94: raftboard.board.v1.Counters
-	(*pb.Usage)(nil),           // 95: raftboard.board.v1.Usage
-	(*pb.ClusterRecord)(nil),   // 96: raftboard.board.v1.ClusterRecord
-	(*pb.Invalidation)(nil),    // 97: raftboard.board.v1.Invalidation
-	(*pb.Loop)(nil),            // 98: raftboard.board.v1.Loop
-	(*pb.Node)(nil),            // 99: raftboard.board.v1.Node
+	(Change)(0),                // 1: raftboard.v1.Change
+	(*Leader)(nil),             // 2: raftboard.v1.Leader
+	(*ApplyRequest)(nil),       // 3: raftboard.v1.ApplyRequest
+	(*ApplyResponse)(nil),      // 4: raftboard.v1.ApplyResponse
+	(*ReadRequest)(nil),        // 5: raftboard.v1.ReadRequest
+	(*GetQuery)(nil),           // 6: raftboard.v1.GetQuery
+	(*HistoryQuery)(nil),       // 7: raftboard.v1.HistoryQuery
+	(*ListQuery)(nil),          // 8: raftboard.v1.ListQuery
+	(*DumpQuery)(nil),          // 9: raftboard.v1.DumpQuery
+	(*LeasesQuery)(nil),        // 10: raftboard.v1.LeasesQuery
+	(*EventsQuery)(nil),        // 11: raftboard.v1.EventsQuery
+	(*DescribeQuery)(nil),      // 12: raftboard.v1.DescribeQuery
+	(*StatsQuery)(nil),         // 13: raftboard.v1.StatsQuery
+	(*BoardsQuery)(nil),        // 14: raftboard.v1.BoardsQuery
+	(*ViewQuery)(nil),          // 15: raftboard.v1.ViewQuery
+	(*TraceQuery)(nil),         // 16: raftboard.v1.TraceQuery
+	(*DiffQuery)(nil),          // 17: raftboard.v1.DiffQuery
+	(*LoopQuery)(nil),          // 18: raftboard.v1.LoopQuery
+	(*ReadResponse)(nil),       // 19: raftboard.v1.ReadResponse
+	(*GetAnswer)(nil),          // 20: raftboard.v1.GetAnswer
+	(*HistoryAnswer)(nil),      // 21: raftboard.v1.HistoryAnswer
+	(*ListItem)(nil),           // 22: raftboard.v1.ListItem
+	(*ListAnswer)(nil),         // 23: raftboard.v1.ListAnswer
+	(*DumpAnswer)(nil),         // 24: raftboard.v1.DumpAnswer
+	(*LeasesAnswer)(nil),       // 25: raftboard.v1.LeasesAnswer
+	(*LeaseRow)(nil),           // 26: raftboard.v1.LeaseRow
+	(*EventsAnswer)(nil),       // 27: raftboard.v1.EventsAnswer
+	(*DescribeAnswer)(nil),     // 28: raftboard.v1.DescribeAnswer
+	(*StatsAnswer)(nil),        // 29: raftboard.v1.StatsAnswer
+	(*SpaceStats)(nil),         // 30: raftboard.v1.SpaceStats
+	(*DiffItem)(nil),           // 31: raftboard.v1.DiffItem
+	(*DiffAnswer)(nil),         // 32: raftboard.v1.DiffAnswer
+	(*BoardsAnswer)(nil),       // 33: raftboard.v1.BoardsAnswer
+	(*BoardRow)(nil),           // 34: raftboard.v1.BoardRow
+	(*ViewAnswer)(nil),         // 35: raftboard.v1.ViewAnswer
+	(*TraceAnswer)(nil),        // 36: raftboard.v1.TraceAnswer
+	(*TraceRow)(nil),           // 37: raftboard.v1.TraceRow
+	(*LoopAnswer)(nil),         // 38: raftboard.v1.LoopAnswer
+	(*SessionRequest)(nil),     // 39: raftboard.v1.SessionRequest
+	(*Cancel)(nil),             // 40: raftboard.v1.Cancel
+	(*SessionResponse)(nil),    // 41: raftboard.v1.SessionResponse
+	(*Goodbye)(nil),            // 42: raftboard.v1.Goodbye
+	(*WatchRequest)(nil),       // 43: raftboard.v1.WatchRequest
+	(*WatchResponse)(nil),      // 44: raftboard.v1.WatchResponse
+	(*WatchOpened)(nil),        // 45: raftboard.v1.WatchOpened
+	(*SnapshotEnd)(nil),        // 46: raftboard.v1.SnapshotEnd
+	(*WatchEvents)(nil),        // 47: raftboard.v1.WatchEvents
+	(*WatchEvent)(nil),         // 48: raftboard.v1.WatchEvent
+	(*Bookmark)(nil),           // 49: raftboard.v1.Bookmark
+	(*StatusRequest)(nil),      // 50: raftboard.v1.StatusRequest
+	(*StatusResponse)(nil),     // 51: raftboard.v1.StatusResponse
+	(*NodeState)(nil),          // 52: raftboard.v1.NodeState
+	(*NodesRequest)(nil),       // 53: raftboard.v1.NodesRequest
+	(*NodesResponse)(nil),      // 54: raftboard.v1.NodesResponse
+	(*AddRequest)(nil),         // 55: raftboard.v1.AddRequest
+	(*AddResponse)(nil),        // 56: raftboard.v1.AddResponse
+	(*RemoveRequest)(nil),      // 57: raftboard.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 58: raftboard.v1.RemoveResponse
+	(*PromoteRequest)(nil),     // 59: raftboard.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 60: raftboard.v1.PromoteResponse
+	(*DemoteRequest)(nil),      // 61: raftboard.v1.DemoteRequest
+	(*DemoteResponse)(nil),     // 62: raftboard.v1.DemoteResponse
+	(*StepDownRequest)(nil),    // 63: raftboard.v1.StepDownRequest
+	(*StepDownResponse)(nil),   // 64: raftboard.v1.StepDownResponse
+	(*SettingsRequest)(nil),    // 65: raftboard.v1.SettingsRequest
+	(*SettingsResponse)(nil),   // 66: raftboard.v1.SettingsResponse
+	(*SnapshotRequest)(nil),    // 67: raftboard.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),      // 68: raftboard.v1.SnapshotChunk
+	(*MembersRequest)(nil),     // 69: raftboard.v1.MembersRequest
+	(*MembersResponse)(nil),    // 70: raftboard.v1.MembersResponse
+	(*Timing)(nil),             // 71: raftboard.v1.Timing
+	(*HelloRequest)(nil),       // 72: raftboard.v1.HelloRequest
+	(*HelloResponse)(nil),      // 73: raftboard.v1.HelloResponse
+	(*IntentRequest)(nil),      // 74: raftboard.v1.IntentRequest
+	(*IntentResponse)(nil),     // 75: raftboard.v1.IntentResponse
+	(*JoinRequest)(nil),        // 76: raftboard.v1.JoinRequest
+	(*JoinResponse)(nil),       // 77: raftboard.v1.JoinResponse
+	(*ForwardRequest)(nil),     // 78: raftboard.v1.ForwardRequest
+	(*ForwardResponse)(nil),    // 79: raftboard.v1.ForwardResponse
+	(*FenceRequest)(nil),       // 80: raftboard.v1.FenceRequest
+	(*FenceResponse)(nil),      // 81: raftboard.v1.FenceResponse
+	(*DigestRequest)(nil),      // 82: raftboard.v1.DigestRequest
+	(*DigestResponse)(nil),     // 83: raftboard.v1.DigestResponse
+	(*NodeStatusRequest)(nil),  // 84: raftboard.v1.NodeStatusRequest
+	(*NodeStatusResponse)(nil), // 85: raftboard.v1.NodeStatusResponse
+	(*pb.Command)(nil),         // 86: raftboard.board.v1.Command
+	(*pb.Result)(nil),          // 87: raftboard.board.v1.Result
+	(pb.LeaseState)(0),         // 88: raftboard.board.v1.LeaseState
+	(pb.Kind)(0),               // 89: raftboard.board.v1.Kind
+	(*pb.Ended)(nil),           // 90: raftboard.board.v1.Ended
+	(*pb.Entry)(nil),           // 91: raftboard.board.v1.Entry
+	(*pb.Lease)(nil),           // 92: raftboard.board.v1.Lease
+	(pb.Mode)(0),               // 93: raftboard.board.v1.Mode
+	(*pb.Mark)(nil),            // 94: raftboard.board.v1.Mark
+	(*pb.Event)(nil),           // 95: raftboard.board.v1.Event
+	(*pb.BoardHead)(nil),       // 96: raftboard.board.v1.BoardHead
+	(*pb.NamespaceCounts)(nil), // 97: raftboard.board.v1.NamespaceCounts
+	(*pb.Counters)(nil),        // 98: raftboard.board.v1.Counters
+	(*pb.Usage)(nil),           // 99: raftboard.board.v1.Usage
+	(*pb.ClusterRecord)(nil),   // 100: raftboard.board.v1.ClusterRecord
+	(*pb.Invalidation)(nil),    // 101: raftboard.board.v1.Invalidation
+	(*pb.Loop)(nil),            // 102: raftboard.board.v1.Loop
+	(*pb.Node)(nil),            // 103: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
-	82,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
-	83,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
-	1,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
+	86,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
+	87,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
+	2,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
 	0,   // 3: raftboard.v1.ReadRequest.consistency:type_name -> raftboard.v1.Consistency
-	5,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
-	6,   // 5: raftboard.v1.ReadRequest.history:type_name -> raftboard.v1.HistoryQuery
-	7,   // 6: raftboard.v1.ReadRequest.list:type_name -> raftboard.v1.ListQuery
-	8,   // 7: raftboard.v1.ReadRequest.dump:type_name -> raftboard.v1.DumpQuery
-	9,   // 8: raftboard.v1.ReadRequest.leases:type_name -> raftboard.v1.LeasesQuery
-	10,  // 9: raftboard.v1.ReadRequest.events:type_name -> raftboard.v1.EventsQuery
-	11,  // 10: raftboard.v1.ReadRequest.describe:type_name -> raftboard.v1.DescribeQuery
-	12,  // 11: raftboard.v1.ReadRequest.stats:type_name -> raftboard.v1.StatsQuery
-	13,  // 12: raftboard.v1.ReadRequest.boards:type_name -> raftboard.v1.BoardsQuery
-	16,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
-	14,  // 14: raftboard.v1.ReadRequest.view:type_name -> raftboard.v1.ViewQuery
-	15,  // 15: raftboard.v1.ReadRequest.trace:type_name -> raftboard.v1.TraceQuery
-	84,  // 16: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
-	85,  // 17: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
-	83,  // 18: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
-	1,   // 19: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
-	86,  // 20: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
-	18,  // 21: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
-	19,  // 22: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
-	21,  // 23: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
-	22,  // 24: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
-	23,  // 25: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
-	25,  // 26: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
-	26,  // 27: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
-	27,  // 28: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
-	29,  // 29: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
-	34,  // 30: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
-	31,  // 31: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
-	32,  // 32: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
-	87,  // 33: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
-	88,  // 34: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
-	89,  // 35: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
-	90,  // 36: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
-	87,  // 37: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
-	90,  // 38: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
-	20,  // 39: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
-	87,  // 40: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
-	88,  // 41: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
-	90,  // 42: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
-	24,  // 43: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
-	88,  // 44: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
-	91,  // 45: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
-	92,  // 46: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
-	93,  // 47: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	94,  // 48: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
-	93,  // 49: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
-	91,  // 50: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
-	28,  // 51: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
-	95,  // 52: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
-	30,  // 53: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	96,  // 54: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	87,  // 55: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
-	90,  // 56: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
-	33,  // 57: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
-	87,  // 58: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
-	97,  // 59: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
-	98,  // 60: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	88,  // 61: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
-	2,   // 62: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
-	4,   // 63: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
-	36,  // 64: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
-	3,   // 65: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
-	17,  // 66: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
-	38,  // 67: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
-	1,   // 68: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	85,  // 69: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
-	41,  // 70: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	87,  // 71: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
-	42,  // 72: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
-	43,  // 73: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
-	45,  // 74: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	83,  // 75: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
-	44,  // 76: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	91,  // 77: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	87,  // 78: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	96,  // 79: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	48,  // 80: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
-	1,   // 81: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
-	30,  // 82: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
-	48,  // 83: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
-	1,   // 84: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	1,   // 85: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
-	99,  // 86: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
-	99,  // 87: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	67,  // 88: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	99,  // 89: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	1,   // 90: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	99,  // 91: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	67,  // 92: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	99,  // 93: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	99,  // 94: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	67,  // 95: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	99,  // 96: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	82,  // 97: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	83,  // 98: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	1,   // 99: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	83,  // 100: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	48,  // 101: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	35,  // 102: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	2,   // 103: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	4,   // 104: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	39,  // 105: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	46,  // 106: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	49,  // 107: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	51,  // 108: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	53,  // 109: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	55,  // 110: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	57,  // 111: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	59,  // 112: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	61,  // 113: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	63,  // 114: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	65,  // 115: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
-	68,  // 116: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	70,  // 117: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	72,  // 118: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	74,  // 119: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	76,  // 120: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	78,  // 121: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	80,  // 122: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	37,  // 123: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	3,   // 124: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	17,  // 125: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	40,  // 126: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	47,  // 127: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	50,  // 128: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	52,  // 129: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	54,  // 130: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	56,  // 131: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	58,  // 132: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	60,  // 133: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	62,  // 134: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	64,  // 135: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	66,  // 136: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
-	69,  // 137: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	71,  // 138: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	73,  // 139: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	75,  // 140: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	77,  // 141: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	79,  // 142: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	81,  // 143: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	123, // [123:144] is the sub-list for method output_type
-	102, // [102:123] is the sub-list for method input_type
-	102, // [102:102] is the sub-list for extension type_name
-	102, // [102:102] is the sub-list for extension extendee
-	0,   // [0:102] is the sub-list for field type_name
+	6,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
+	7,   // 5: raftboard.v1.ReadRequest.history:type_name -> raftboard.v1.HistoryQuery
+	8,   // 6: raftboard.v1.ReadRequest.list:type_name -> raftboard.v1.ListQuery
+	9,   // 7: raftboard.v1.ReadRequest.dump:type_name -> raftboard.v1.DumpQuery
+	10,  // 8: raftboard.v1.ReadRequest.leases:type_name -> raftboard.v1.LeasesQuery
+	11,  // 9: raftboard.v1.ReadRequest.events:type_name -> raftboard.v1.EventsQuery
+	12,  // 10: raftboard.v1.ReadRequest.describe:type_name -> raftboard.v1.DescribeQuery
+	13,  // 11: raftboard.v1.ReadRequest.stats:type_name -> raftboard.v1.StatsQuery
+	14,  // 12: raftboard.v1.ReadRequest.boards:type_name -> raftboard.v1.BoardsQuery
+	18,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
+	15,  // 14: raftboard.v1.ReadRequest.view:type_name -> raftboard.v1.ViewQuery
+	16,  // 15: raftboard.v1.ReadRequest.trace:type_name -> raftboard.v1.TraceQuery
+	17,  // 16: raftboard.v1.ReadRequest.diff:type_name -> raftboard.v1.DiffQuery
+	88,  // 17: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
+	89,  // 18: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
+	87,  // 19: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
+	2,   // 20: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
+	90,  // 21: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
+	20,  // 22: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
+	21,  // 23: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
+	23,  // 24: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
+	24,  // 25: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
+	25,  // 26: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
+	27,  // 27: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
+	28,  // 28: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
+	29,  // 29: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
+	33,  // 30: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
+	38,  // 31: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
+	35,  // 32: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
+	36,  // 33: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
+	32,  // 34: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
+	91,  // 35: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
+	92,  // 36: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
+	93,  // 37: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
+	94,  // 38: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
+	91,  // 39: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
+	94,  // 40: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
+	22,  // 41: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
+	91,  // 42: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
+	92,  // 43: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
+	94,  // 44: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
+	26,  // 45: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
+	92,  // 46: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
+	95,  // 47: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
+	96,  // 48: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
+	97,  // 49: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	98,  // 50: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
+	97,  // 51: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
+	95,  // 52: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
+	30,  // 53: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
+	99,  // 54: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
+	1,   // 55: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
+	91,  // 56: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
+	91,  // 57: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
+	31,  // 58: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
+	34,  // 59: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
+	100, // 60: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	91,  // 61: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
+	94,  // 62: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
+	37,  // 63: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
+	91,  // 64: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
+	101, // 65: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
+	102, // 66: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	92,  // 67: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	3,   // 68: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
+	5,   // 69: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
+	40,  // 70: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
+	4,   // 71: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
+	19,  // 72: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
+	42,  // 73: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
+	2,   // 74: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
+	89,  // 75: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	45,  // 76: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
+	91,  // 77: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	46,  // 78: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
+	47,  // 79: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
+	49,  // 80: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
+	87,  // 81: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	48,  // 82: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
+	95,  // 83: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	91,  // 84: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	100, // 85: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	52,  // 86: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 87: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
+	34,  // 88: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
+	52,  // 89: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 90: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
+	2,   // 91: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	103, // 92: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	103, // 93: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	71,  // 94: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	103, // 95: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	2,   // 96: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	103, // 97: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	71,  // 98: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	103, // 99: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	103, // 100: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	71,  // 101: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	103, // 102: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	86,  // 103: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	87,  // 104: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	2,   // 105: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	87,  // 106: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	52,  // 107: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	39,  // 108: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	3,   // 109: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	5,   // 110: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	43,  // 111: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	50,  // 112: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	53,  // 113: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	55,  // 114: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	57,  // 115: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	59,  // 116: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	61,  // 117: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	63,  // 118: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	65,  // 119: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	67,  // 120: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	69,  // 121: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	72,  // 122: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	74,  // 123: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	76,  // 124: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	78,  // 125: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	80,  // 126: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	82,  // 127: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	84,  // 128: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	41,  // 129: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	4,   // 130: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	19,  // 131: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	44,  // 132: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	51,  // 133: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	54,  // 134: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	56,  // 135: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	58,  // 136: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	60,  // 137: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	62,  // 138: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	64,  // 139: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	66,  // 140: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	68,  // 141: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	70,  // 142: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	73,  // 143: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	75,  // 144: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	77,  // 145: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	79,  // 146: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	81,  // 147: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	83,  // 148: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	85,  // 149: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	129, // [129:150] is the sub-list for method output_type
+	108, // [108:129] is the sub-list for method input_type
+	108, // [108:108] is the sub-list for extension type_name
+	108, // [108:108] is the sub-list for extension extendee
+	0,   // [0:108] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
@@ -6580,8 +6929,9 @@ func file_transport_pb_service_proto_init() {
 		(*ReadRequest_LoopStatus)(nil),
 		(*ReadRequest_View)(nil),
 		(*ReadRequest_Trace)(nil),
+		(*ReadRequest_Diff)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[16].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[17].OneofWrappers = []any{
 		(*ReadResponse_Get)(nil),
 		(*ReadResponse_History)(nil),
 		(*ReadResponse_List)(nil),
@@ -6594,23 +6944,24 @@ func file_transport_pb_service_proto_init() {
 		(*ReadResponse_LoopStatus)(nil),
 		(*ReadResponse_View)(nil),
 		(*ReadResponse_Trace)(nil),
+		(*ReadResponse_Diff)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[34].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[37].OneofWrappers = []any{
 		(*SessionRequest_Apply)(nil),
 		(*SessionRequest_Read)(nil),
 		(*SessionRequest_Cancel)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[36].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[39].OneofWrappers = []any{
 		(*SessionResponse_Applied)(nil),
 		(*SessionResponse_Read)(nil),
 		(*SessionResponse_Goodbye)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[38].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[41].OneofWrappers = []any{
 		(*WatchRequest_FromRev)(nil),
 		(*WatchRequest_Snapshot)(nil),
 		(*WatchRequest_Now)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[39].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[42].OneofWrappers = []any{
 		(*WatchResponse_Opened)(nil),
 		(*WatchResponse_Entry)(nil),
 		(*WatchResponse_SnapshotEnd)(nil),
@@ -6618,14 +6969,14 @@ func file_transport_pb_service_proto_init() {
 		(*WatchResponse_Bookmark)(nil),
 		(*WatchResponse_Cut)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[60].OneofWrappers = []any{}
+	file_transport_pb_service_proto_msgTypes[63].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_pb_service_proto_rawDesc), len(file_transport_pb_service_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   81,
+			NumEnums:      2,
+			NumMessages:   84,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
