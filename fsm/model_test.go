@@ -683,6 +683,7 @@ func TestRandomCommandsAgreeWithANaiveModel(t *testing.T) {
 		m := newModelRun(t)
 		t.Repeat(m.actions())
 		checkPages(t, m.fsm.View().Board("default"))
+		everyBoardReplays(t, m.fsm.View())
 		again, restoredAll := New(Options{}), New(Options{})
 		for i, l := range m.log {
 			again.Apply(l)

@@ -86,6 +86,7 @@ func TestScriptsGiveTheirGoldenAnswers(t *testing.T) {
 			}
 			s.sameOnASecondMachine(t)
 			s.sameAfterARestoreAtEveryStep(t)
+			everyBoardReplays(t, s.main.View())
 		})
 	}
 }

@@ -65,6 +65,15 @@ func (f boardFace) Watch(request *wirepb.WatchRequest, stream grpc.ServerStreami
 	return ctx.Err()
 }
 
+// Export is for operators: it holds what no other read shows, such as the windows of loops.
+func (f boardFace) Export(request *wirepb.ExportRequest, stream grpc.ServerStreamingServer[wirepb.ExportResponse]) error {
+	actor, refused := resolveActor(stream.Context(), f.service.auth)
+	if refused == nil {
+		refused = f.service.serveExport(stream.Context(), actor, request, stream.Send)
+	}
+	return statusOf(refused, f.service.leader())
+}
+
 // recoverUnary keeps a panic in one call from ending the process.
 func (s *service) recoverUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
 	defer func() {

@@ -172,7 +172,7 @@ func query(b *state.Board, actor *boardpb.Actor, request *wirepb.ReadRequest, an
 	case *wirepb.ReadRequest_Events:
 		return events(b, q.Events, answer)
 	case *wirepb.ReadRequest_Describe:
-		answer.Answer = &wirepb.ReadResponse_Describe{Describe: &wirepb.DescribeAnswer{Head: b.Head(), Counts: b.Counts()}}
+		answer.Answer = &wirepb.ReadResponse_Describe{Describe: &wirepb.DescribeAnswer{Head: b.Head(), Counts: b.Counts(), Digest: digestOf(b)}}
 	case *wirepb.ReadRequest_Stats:
 		answer.Answer = &wirepb.ReadResponse_Stats{Stats: stats(b)}
 	case *wirepb.ReadRequest_Trace:

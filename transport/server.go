@@ -139,6 +139,7 @@ func (s *Server) assemble() {
 		inFlight: newGate("calls in flight", cfg.Limits.InFlight),
 		sessions: newGate("session streams", cfg.Limits.Sessions),
 		watchers: newGate("watchers", cfg.Limits.Watchers),
+		exports:  newGate("exports", maxExports),
 		leaving:  make(chan struct{}), draining: make(chan struct{}), finished: make(chan struct{}),
 	}
 	if cfg.exposed() {

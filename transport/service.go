@@ -36,8 +36,8 @@ type service struct {
 	waiting  func() string             // what a fresh node waits for
 	node     atomic.Pointer[node.Node] // nil until this node belongs to a cluster
 
-	inFlight, sessions, watchers *gate
-	looking                      looks
+	inFlight, sessions, watchers, exports *gate
+	looking                               looks
 
 	leaving  chan struct{} // closed when this node is no longer ready: it will stop
 	draining chan struct{} // closed when nothing new is let in

@@ -24,9 +24,9 @@ import (
 
 // boardCommands are the verbs about boards as a whole.
 func (a *app) boardCommands() []*cobra.Command {
-	board := noun("board", "Boards: create, list, describe, settings, compact, delete", a.boardCreateCommand(),
-		a.boardListCommand(),
-		a.boardDescribeCommand(), a.boardSettingsCommand(), a.boardCompactCommand(), a.boardDeleteCommand())
+	board := noun("board", "Boards: create, list, describe, settings, compact, snapshot, replay, delete", a.boardCreateCommand(),
+		a.boardListCommand(), a.boardDescribeCommand(), a.boardSettingsCommand(), a.boardCompactCommand(),
+		a.boardSnapshotCommand(), a.boardReplayCommand(), a.boardDeleteCommand())
 	return []*cobra.Command{board, a.schemaCommand(), a.statsCommand()}
 }
 
@@ -184,6 +184,7 @@ func (a *app) boardDescribeCommand() *cobra.Command {
 			o := render.Obj("board", a.g.board, "rev", h.GetRev(), "incarnation", h.GetIncarnation(), "bytes", h.GetLiveBytes(),
 				"compacted_rev", h.GetCompactedRev(), "settings_version", h.GetSettingsVersion())
 			o.AddSet("created_at", render.Time(h.GetCreatedWallMs()))
+			o.AddSet("digest", fmt.Sprintf("%x", answer.GetDigest()))
 			o = append(o, settingsObject(settings, answer.GetCounts())...)
 			table := namespaceTable(settings, answer.GetCounts())
 			table.Title = fmt.Sprintf("BOARD %s   rev %d   %s of %s   incarnation %s", a.g.board, h.GetRev(),

@@ -98,7 +98,8 @@ func lines() map[string]string {
 		"run": "run --claim claims/a -- true", "status": "status",
 		"board create": "board create x", "board list": "board list", "board describe": "board describe", "board settings": "board settings",
 		"board compact": "board compact --before 1 --yes", "board delete": "board delete x --yes",
-		"node list": "node list", "node add": "node add n", "node remove": "node remove n --yes", "node promote": "node promote n",
+		"board snapshot": "board snapshot x --to x.jsonl",
+		"node list":      "node list", "node add": "node add n", "node remove": "node remove n --yes", "node promote": "node promote n",
 		"node demote": "node demote n", "node step-down": "node step-down", "node settings": "node settings grace=1s",
 		"snapshot save": "snapshot save s.snap",
 	}
@@ -107,7 +108,7 @@ func lines() map[string]string {
 // offline verbs need no node.
 func offline(name string) bool {
 	switch name {
-	case "serve", "dev", "demo", "demo-node", "demo-worker", "version", "completion", "docs", "snapshot inspect", "no-help":
+	case "serve", "dev", "demo", "demo-node", "demo-worker", "version", "completion", "docs", "snapshot inspect", "board replay", "no-help":
 		return true
 	}
 	return false

@@ -274,10 +274,11 @@ func classOf(l *boardpb.Lease) leaseClass {
 	return classNone
 }
 
-func (b *board) headSum() Sum {
+func (b *board) headSum() Sum { return headSum(b.name, &b.head, &b.changes, &b.notes, b.settSum) }
+
+func headSum(board string, h *head, changes, notes *eventLog, settSum Sum) Sum {
 	var e encoder
-	h := &b.head
-	e.start('H', b.name)
+	e.start('H', board)
 	e.str(h.incarnation)
 	e.u64s([]uint64{h.rev, h.settingsVersion, h.liveBytes, h.versionFloor, h.generationFloor,
 		h.nextQueuePos, h.compactedRev, h.forgottenRev, h.trimmedChange, h.trimmedNote, h.noteSecond, h.keys})
@@ -285,8 +286,8 @@ func (b *board) headSum() Sum {
 	c := &h.counters
 	e.u64s([]uint64{c.Sets, c.Appends, c.Deletes, c.Conflicts, c.PersistentConflicts, c.Claims, c.Reclaims,
 		c.Expiries, c.FenceRejections, c.Refusals, c.NotesSuppressed, c.Completes, c.LateRenewals, c.Parks})
-	e.u64s([]uint64{b.changes.first, b.changes.next, b.notes.first, b.notes.next})
-	return e.sum().plus(b.settSum)
+	e.u64s([]uint64{changes.first, changes.next, notes.first, notes.next})
+	return e.sum().plus(settSum)
 }
 
 func (b *board) maxHistory() int {

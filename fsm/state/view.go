@@ -29,6 +29,8 @@ type published struct {
 	head     head
 	settings *boardpb.BoardSettings
 	schema   *Schema
+	sum      Sum // of its records
+	settSum  Sum
 
 	entries   Index[*Key]
 	leases    Index[*leaseRecord]
@@ -68,7 +70,7 @@ func (s *State) Publish(last *View) *View {
 
 func (b *board) publish(at uint64) *published {
 	return &published{
-		name: b.name, at: at, head: b.head, settings: b.settings, schema: b.schema,
+		name: b.name, at: at, head: b.head, settings: b.settings, schema: b.schema, sum: b.sum, settSum: b.settSum,
 		entries: b.entries.publish(), leases: b.leases.publish(), loops: b.loops.publish(),
 		kept: b.kept.publish(), conflicts: b.conflicts.publish(), rates: b.rates.publish(), marks: b.marks.publish(),
 		usage:   b.usage.publish(),

@@ -2307,6 +2307,7 @@ type DescribeAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Head          *pb.BoardHead          `protobuf:"bytes,1,opt,name=head,proto3" json:"head,omitempty"`
 	Counts        []*pb.NamespaceCounts  `protobuf:"bytes,2,rep,name=counts,proto3" json:"counts,omitempty"`
+	Digest        []byte                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"` // of all the board holds; unset before its first write
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2351,6 +2352,13 @@ func (x *DescribeAnswer) GetHead() *pb.BoardHead {
 func (x *DescribeAnswer) GetCounts() []*pb.NamespaceCounts {
 	if x != nil {
 		return x.Counts
+	}
+	return nil
+}
+
+func (x *DescribeAnswer) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
 	}
 	return nil
 }
@@ -3971,6 +3979,337 @@ func (x *Bookmark) GetRev() uint64 {
 	return 0
 }
 
+type ExportRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Incarnation   string                 `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportRequest) Reset() {
+	*x = ExportRequest{}
+	mi := &file_transport_pb_service_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportRequest) ProtoMessage() {}
+
+func (x *ExportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
+func (*ExportRequest) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ExportRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *ExportRequest) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+// ExportResponse: a header, then records, then the end. A stream without its end was cut off.
+type ExportResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*ExportResponse_Header
+	//	*ExportResponse_Records
+	//	*ExportResponse_End
+	Message       isExportResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportResponse) Reset() {
+	*x = ExportResponse{}
+	mi := &file_transport_pb_service_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportResponse) ProtoMessage() {}
+
+func (x *ExportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportResponse.ProtoReflect.Descriptor instead.
+func (*ExportResponse) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ExportResponse) GetMessage() isExportResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *ExportResponse) GetHeader() *ExportHeader {
+	if x != nil {
+		if x, ok := x.Message.(*ExportResponse_Header); ok {
+			return x.Header
+		}
+	}
+	return nil
+}
+
+func (x *ExportResponse) GetRecords() *ExportRecords {
+	if x != nil {
+		if x, ok := x.Message.(*ExportResponse_Records); ok {
+			return x.Records
+		}
+	}
+	return nil
+}
+
+func (x *ExportResponse) GetEnd() *ExportEnd {
+	if x != nil {
+		if x, ok := x.Message.(*ExportResponse_End); ok {
+			return x.End
+		}
+	}
+	return nil
+}
+
+type isExportResponse_Message interface {
+	isExportResponse_Message()
+}
+
+type ExportResponse_Header struct {
+	Header *ExportHeader `protobuf:"bytes,1,opt,name=header,proto3,oneof"`
+}
+
+type ExportResponse_Records struct {
+	Records *ExportRecords `protobuf:"bytes,2,opt,name=records,proto3,oneof"`
+}
+
+type ExportResponse_End struct {
+	End *ExportEnd `protobuf:"bytes,3,opt,name=end,proto3,oneof"`
+}
+
+func (*ExportResponse_Header) isExportResponse_Message() {}
+
+func (*ExportResponse_Records) isExportResponse_Message() {}
+
+func (*ExportResponse_End) isExportResponse_Message() {}
+
+type ExportHeader struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	Incarnation   string                 `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Rev           uint64                 `protobuf:"varint,3,opt,name=rev,proto3" json:"rev,omitempty"`
+	Digest        []byte                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"` // of the board at that rev: 16 bytes
+	TMs           int64                  `protobuf:"varint,5,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"`
+	WallMs        int64                  `protobuf:"varint,6,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	NodeId        string                 `protobuf:"bytes,7,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportHeader) Reset() {
+	*x = ExportHeader{}
+	mi := &file_transport_pb_service_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportHeader) ProtoMessage() {}
+
+func (x *ExportHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportHeader.ProtoReflect.Descriptor instead.
+func (*ExportHeader) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ExportHeader) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *ExportHeader) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *ExportHeader) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *ExportHeader) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *ExportHeader) GetTMs() int64 {
+	if x != nil {
+		return x.TMs
+	}
+	return 0
+}
+
+func (x *ExportHeader) GetWallMs() int64 {
+	if x != nil {
+		return x.WallMs
+	}
+	return 0
+}
+
+func (x *ExportHeader) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+type ExportRecords struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*pb.SnapshotRecord   `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportRecords) Reset() {
+	*x = ExportRecords{}
+	mi := &file_transport_pb_service_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportRecords) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportRecords) ProtoMessage() {}
+
+func (x *ExportRecords) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportRecords.ProtoReflect.Descriptor instead.
+func (*ExportRecords) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ExportRecords) GetRecords() []*pb.SnapshotRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+type ExportEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       uint64                 `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportEnd) Reset() {
+	*x = ExportEnd{}
+	mi := &file_transport_pb_service_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportEnd) ProtoMessage() {}
+
+func (x *ExportEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportEnd.ProtoReflect.Descriptor instead.
+func (*ExportEnd) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *ExportEnd) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Local         bool                   `protobuf:"varint,1,opt,name=local,proto3" json:"local,omitempty"`
@@ -3980,7 +4319,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4331,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4344,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StatusRequest) GetLocal() bool {
@@ -4034,7 +4373,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +4385,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +4398,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -4177,7 +4516,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4189,7 +4528,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4202,7 +4541,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *NodeState) GetId() string {
@@ -4423,7 +4762,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4435,7 +4774,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4448,7 +4787,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
 }
 
 type NodesResponse struct {
@@ -4460,7 +4799,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4472,7 +4811,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4485,7 +4824,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *NodesResponse) GetNodes() []*NodeState {
@@ -4504,7 +4843,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4516,7 +4855,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4529,7 +4868,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AddRequest) GetName() string {
@@ -4548,7 +4887,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4560,7 +4899,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4573,7 +4912,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AddResponse) GetMessage() string {
@@ -4592,7 +4931,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4604,7 +4943,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4617,7 +4956,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -4636,7 +4975,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4648,7 +4987,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4661,7 +5000,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RemoveResponse) GetMessage() string {
@@ -4680,7 +5019,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4692,7 +5031,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4705,7 +5044,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -4724,7 +5063,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +5075,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +5088,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PromoteResponse) GetMessage() string {
@@ -4768,7 +5107,7 @@ type DemoteRequest struct {
 
 func (x *DemoteRequest) Reset() {
 	*x = DemoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4780,7 +5119,7 @@ func (x *DemoteRequest) String() string {
 func (*DemoteRequest) ProtoMessage() {}
 
 func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4793,7 +5132,7 @@ func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
 func (*DemoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DemoteRequest) GetId() string {
@@ -4812,7 +5151,7 @@ type DemoteResponse struct {
 
 func (x *DemoteResponse) Reset() {
 	*x = DemoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4824,7 +5163,7 @@ func (x *DemoteResponse) String() string {
 func (*DemoteResponse) ProtoMessage() {}
 
 func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4837,7 +5176,7 @@ func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
 func (*DemoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DemoteResponse) GetMessage() string {
@@ -4856,7 +5195,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4868,7 +5207,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4881,7 +5220,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StepDownRequest) GetTo() string {
@@ -4900,7 +5239,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4912,7 +5251,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4925,7 +5264,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -4945,7 +5284,7 @@ type SettingsRequest struct {
 
 func (x *SettingsRequest) Reset() {
 	*x = SettingsRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4957,7 +5296,7 @@ func (x *SettingsRequest) String() string {
 func (*SettingsRequest) ProtoMessage() {}
 
 func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4970,7 +5309,7 @@ func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsRequest.ProtoReflect.Descriptor instead.
 func (*SettingsRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SettingsRequest) GetGraceMs() int64 {
@@ -4997,7 +5336,7 @@ type SettingsResponse struct {
 
 func (x *SettingsResponse) Reset() {
 	*x = SettingsResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5009,7 +5348,7 @@ func (x *SettingsResponse) String() string {
 func (*SettingsResponse) ProtoMessage() {}
 
 func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5022,7 +5361,7 @@ func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsResponse.ProtoReflect.Descriptor instead.
 func (*SettingsResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SettingsResponse) GetGraceMs() int64 {
@@ -5047,7 +5386,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5059,7 +5398,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5072,7 +5411,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
 }
 
 type SnapshotChunk struct {
@@ -5086,7 +5425,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5098,7 +5437,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5111,7 +5450,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SnapshotChunk) GetIndex() uint64 {
@@ -5143,7 +5482,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5494,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5168,7 +5507,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
 }
 
 type MembersResponse struct {
@@ -5184,7 +5523,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5196,7 +5535,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5209,7 +5548,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *MembersResponse) GetClusterId() string {
@@ -5258,7 +5597,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5270,7 +5609,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5283,7 +5622,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Timing) GetHeartbeatMs() int64 {
@@ -5320,7 +5659,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5332,7 +5671,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5345,7 +5684,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *HelloRequest) GetClusterId() string {
@@ -5400,7 +5739,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5412,7 +5751,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +5764,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *HelloResponse) GetClusterId() string {
@@ -5502,7 +5841,7 @@ type IntentRequest struct {
 
 func (x *IntentRequest) Reset() {
 	*x = IntentRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5514,7 +5853,7 @@ func (x *IntentRequest) String() string {
 func (*IntentRequest) ProtoMessage() {}
 
 func (x *IntentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5527,7 +5866,7 @@ func (x *IntentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentRequest.ProtoReflect.Descriptor instead.
 func (*IntentRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *IntentRequest) GetClusterId() string {
@@ -5562,7 +5901,7 @@ type IntentResponse struct {
 
 func (x *IntentResponse) Reset() {
 	*x = IntentResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5574,7 +5913,7 @@ func (x *IntentResponse) String() string {
 func (*IntentResponse) ProtoMessage() {}
 
 func (x *IntentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5587,7 +5926,7 @@ func (x *IntentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentResponse.ProtoReflect.Descriptor instead.
 func (*IntentResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *IntentResponse) GetAccepted() bool {
@@ -5623,7 +5962,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5635,7 +5974,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5648,7 +5987,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *JoinRequest) GetClusterId() string {
@@ -5690,7 +6029,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +6041,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5715,7 +6054,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -5752,7 +6091,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5764,7 +6103,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5777,7 +6116,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ForwardRequest) GetId() uint64 {
@@ -5819,7 +6158,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5831,7 +6170,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5844,7 +6183,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ForwardResponse) GetId() uint64 {
@@ -5877,7 +6216,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5889,7 +6228,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5902,7 +6241,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *FenceRequest) GetFrom() string {
@@ -5922,7 +6261,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5934,7 +6273,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5947,7 +6286,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *FenceResponse) GetIndex() uint64 {
@@ -5973,7 +6312,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5985,7 +6324,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5998,7 +6337,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DigestRequest) GetIndex() uint64 {
@@ -6018,7 +6357,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6030,7 +6369,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6043,7 +6382,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DigestResponse) GetKnown() bool {
@@ -6068,7 +6407,7 @@ type NodeStatusRequest struct {
 
 func (x *NodeStatusRequest) Reset() {
 	*x = NodeStatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6080,7 +6419,7 @@ func (x *NodeStatusRequest) String() string {
 func (*NodeStatusRequest) ProtoMessage() {}
 
 func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6093,7 +6432,7 @@ func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*NodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{87}
 }
 
 type NodeStatusResponse struct {
@@ -6105,7 +6444,7 @@ type NodeStatusResponse struct {
 
 func (x *NodeStatusResponse) Reset() {
 	*x = NodeStatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6117,7 +6456,7 @@ func (x *NodeStatusResponse) String() string {
 func (*NodeStatusResponse) ProtoMessage() {}
 
 func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6130,7 +6469,7 @@ func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*NodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *NodeStatusResponse) GetState() *NodeState {
@@ -6307,10 +6646,11 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\blast_rev\x18\x02 \x01(\x04R\alastRev\x12\x1d\n" +
 	"\n" +
 	"oldest_rev\x18\x03 \x01(\x04R\toldestRev\x12\x19\n" +
-	"\bhas_more\x18\x04 \x01(\bR\ahasMore\"\x80\x01\n" +
+	"\bhas_more\x18\x04 \x01(\bR\ahasMore\"\x98\x01\n" +
 	"\x0eDescribeAnswer\x121\n" +
 	"\x04head\x18\x01 \x01(\v2\x1d.raftboard.board.v1.BoardHeadR\x04head\x12;\n" +
-	"\x06counts\x18\x02 \x03(\v2#.raftboard.board.v1.NamespaceCountsR\x06counts\"\x99\x03\n" +
+	"\x06counts\x18\x02 \x03(\v2#.raftboard.board.v1.NamespaceCountsR\x06counts\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\x99\x03\n" +
 	"\vStatsAnswer\x128\n" +
 	"\bcounters\x18\x01 \x01(\v2\x1c.raftboard.board.v1.CountersR\bcounters\x12C\n" +
 	"\n" +
@@ -6435,7 +6775,27 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\n" +
 	"value_gone\x18\x03 \x01(\bR\tvalueGone\"\x1c\n" +
 	"\bBookmark\x12\x10\n" +
-	"\x03rev\x18\x01 \x01(\x04R\x03rev\"%\n" +
+	"\x03rev\x18\x01 \x01(\x04R\x03rev\"G\n" +
+	"\rExportRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\tR\vincarnation\"\xb7\x01\n" +
+	"\x0eExportResponse\x124\n" +
+	"\x06header\x18\x01 \x01(\v2\x1a.raftboard.v1.ExportHeaderH\x00R\x06header\x127\n" +
+	"\arecords\x18\x02 \x01(\v2\x1b.raftboard.v1.ExportRecordsH\x00R\arecords\x12+\n" +
+	"\x03end\x18\x03 \x01(\v2\x17.raftboard.v1.ExportEndH\x00R\x03endB\t\n" +
+	"\amessage\"\xb5\x01\n" +
+	"\fExportHeader\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x10\n" +
+	"\x03rev\x18\x03 \x01(\x04R\x03rev\x12\x16\n" +
+	"\x06digest\x18\x04 \x01(\fR\x06digest\x12\x11\n" +
+	"\x04t_ms\x18\x05 \x01(\x03R\x03tMs\x12\x17\n" +
+	"\awall_ms\x18\x06 \x01(\x03R\x06wallMs\x12\x17\n" +
+	"\anode_id\x18\a \x01(\tR\x06nodeId\"M\n" +
+	"\rExportRecords\x12<\n" +
+	"\arecords\x18\x01 \x03(\v2\".raftboard.board.v1.SnapshotRecordR\arecords\"%\n" +
+	"\tExportEnd\x12\x18\n" +
+	"\arecords\x18\x01 \x01(\x04R\arecords\"%\n" +
 	"\rStatusRequest\x12\x14\n" +
 	"\x05local\x18\x01 \x01(\bR\x05local\"\x9c\x03\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
@@ -6606,12 +6966,13 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vCHANGE_CAME\x10\x01\x12\x0f\n" +
 	"\vCHANGE_WENT\x10\x02\x12\x12\n" +
-	"\x0eCHANGE_CHANGED\x10\x032\x98\x02\n" +
+	"\x0eCHANGE_CHANGED\x10\x032\xdf\x02\n" +
 	"\x05Board\x12J\n" +
 	"\aSession\x12\x1c.raftboard.v1.SessionRequest\x1a\x1d.raftboard.v1.SessionResponse(\x010\x01\x12@\n" +
 	"\x05Apply\x12\x1a.raftboard.v1.ApplyRequest\x1a\x1b.raftboard.v1.ApplyResponse\x12=\n" +
 	"\x04Read\x12\x19.raftboard.v1.ReadRequest\x1a\x1a.raftboard.v1.ReadResponse\x12B\n" +
-	"\x05Watch\x12\x1a.raftboard.v1.WatchRequest\x1a\x1b.raftboard.v1.WatchResponse0\x012\xc6\x05\n" +
+	"\x05Watch\x12\x1a.raftboard.v1.WatchRequest\x1a\x1b.raftboard.v1.WatchResponse0\x01\x12E\n" +
+	"\x06Export\x12\x1b.raftboard.v1.ExportRequest\x1a\x1c.raftboard.v1.ExportResponse0\x012\xc6\x05\n" +
 	"\aCluster\x12C\n" +
 	"\x06Status\x12\x1b.raftboard.v1.StatusRequest\x1a\x1c.raftboard.v1.StatusResponse\x12@\n" +
 	"\x05Nodes\x12\x1a.raftboard.v1.NodesRequest\x1a\x1b.raftboard.v1.NodesResponse\x12:\n" +
@@ -6646,7 +7007,7 @@ func file_transport_pb_service_proto_rawDescGZIP() []byte {
 }
 
 var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
+var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_transport_pb_service_proto_goTypes = []any{
 	(Consistency)(0),           // 0: raftboard.v1.Consistency
 	(Change)(0),                // 1: raftboard.v1.Change
@@ -6698,64 +7059,70 @@ var file_transport_pb_service_proto_goTypes = []any{
 	(*WatchEvents)(nil),        // 47: raftboard.v1.WatchEvents
 	(*WatchEvent)(nil),         // 48: raftboard.v1.WatchEvent
 	(*Bookmark)(nil),           // 49: raftboard.v1.Bookmark
-	(*StatusRequest)(nil),      // 50: raftboard.v1.StatusRequest
-	(*StatusResponse)(nil),     // 51: raftboard.v1.StatusResponse
-	(*NodeState)(nil),          // 52: raftboard.v1.NodeState
-	(*NodesRequest)(nil),       // 53: raftboard.v1.NodesRequest
-	(*NodesResponse)(nil),      // 54: raftboard.v1.NodesResponse
-	(*AddRequest)(nil),         // 55: raftboard.v1.AddRequest
-	(*AddResponse)(nil),        // 56: raftboard.v1.AddResponse
-	(*RemoveRequest)(nil),      // 57: raftboard.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 58: raftboard.v1.RemoveResponse
-	(*PromoteRequest)(nil),     // 59: raftboard.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 60: raftboard.v1.PromoteResponse
-	(*DemoteRequest)(nil),      // 61: raftboard.v1.DemoteRequest
-	(*DemoteResponse)(nil),     // 62: raftboard.v1.DemoteResponse
-	(*StepDownRequest)(nil),    // 63: raftboard.v1.StepDownRequest
-	(*StepDownResponse)(nil),   // 64: raftboard.v1.StepDownResponse
-	(*SettingsRequest)(nil),    // 65: raftboard.v1.SettingsRequest
-	(*SettingsResponse)(nil),   // 66: raftboard.v1.SettingsResponse
-	(*SnapshotRequest)(nil),    // 67: raftboard.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),      // 68: raftboard.v1.SnapshotChunk
-	(*MembersRequest)(nil),     // 69: raftboard.v1.MembersRequest
-	(*MembersResponse)(nil),    // 70: raftboard.v1.MembersResponse
-	(*Timing)(nil),             // 71: raftboard.v1.Timing
-	(*HelloRequest)(nil),       // 72: raftboard.v1.HelloRequest
-	(*HelloResponse)(nil),      // 73: raftboard.v1.HelloResponse
-	(*IntentRequest)(nil),      // 74: raftboard.v1.IntentRequest
-	(*IntentResponse)(nil),     // 75: raftboard.v1.IntentResponse
-	(*JoinRequest)(nil),        // 76: raftboard.v1.JoinRequest
-	(*JoinResponse)(nil),       // 77: raftboard.v1.JoinResponse
-	(*ForwardRequest)(nil),     // 78: raftboard.v1.ForwardRequest
-	(*ForwardResponse)(nil),    // 79: raftboard.v1.ForwardResponse
-	(*FenceRequest)(nil),       // 80: raftboard.v1.FenceRequest
-	(*FenceResponse)(nil),      // 81: raftboard.v1.FenceResponse
-	(*DigestRequest)(nil),      // 82: raftboard.v1.DigestRequest
-	(*DigestResponse)(nil),     // 83: raftboard.v1.DigestResponse
-	(*NodeStatusRequest)(nil),  // 84: raftboard.v1.NodeStatusRequest
-	(*NodeStatusResponse)(nil), // 85: raftboard.v1.NodeStatusResponse
-	(*pb.Command)(nil),         // 86: raftboard.board.v1.Command
-	(*pb.Result)(nil),          // 87: raftboard.board.v1.Result
-	(pb.LeaseState)(0),         // 88: raftboard.board.v1.LeaseState
-	(pb.Kind)(0),               // 89: raftboard.board.v1.Kind
-	(*pb.Ended)(nil),           // 90: raftboard.board.v1.Ended
-	(*pb.Entry)(nil),           // 91: raftboard.board.v1.Entry
-	(*pb.Lease)(nil),           // 92: raftboard.board.v1.Lease
-	(pb.Mode)(0),               // 93: raftboard.board.v1.Mode
-	(*pb.Mark)(nil),            // 94: raftboard.board.v1.Mark
-	(*pb.Event)(nil),           // 95: raftboard.board.v1.Event
-	(*pb.BoardHead)(nil),       // 96: raftboard.board.v1.BoardHead
-	(*pb.NamespaceCounts)(nil), // 97: raftboard.board.v1.NamespaceCounts
-	(*pb.Counters)(nil),        // 98: raftboard.board.v1.Counters
-	(*pb.Usage)(nil),           // 99: raftboard.board.v1.Usage
-	(*pb.ClusterRecord)(nil),   // 100: raftboard.board.v1.ClusterRecord
-	(*pb.Invalidation)(nil),    // 101: raftboard.board.v1.Invalidation
-	(*pb.Loop)(nil),            // 102: raftboard.board.v1.Loop
-	(*pb.Node)(nil),            // 103: raftboard.board.v1.Node
+	(*ExportRequest)(nil),      // 50: raftboard.v1.ExportRequest
+	(*ExportResponse)(nil),     // 51: raftboard.v1.ExportResponse
+	(*ExportHeader)(nil),       // 52: raftboard.v1.ExportHeader
+	(*ExportRecords)(nil),      // 53: raftboard.v1.ExportRecords
+	(*ExportEnd)(nil),          // 54: raftboard.v1.ExportEnd
+	(*StatusRequest)(nil),      // 55: raftboard.v1.StatusRequest
+	(*StatusResponse)(nil),     // 56: raftboard.v1.StatusResponse
+	(*NodeState)(nil),          // 57: raftboard.v1.NodeState
+	(*NodesRequest)(nil),       // 58: raftboard.v1.NodesRequest
+	(*NodesResponse)(nil),      // 59: raftboard.v1.NodesResponse
+	(*AddRequest)(nil),         // 60: raftboard.v1.AddRequest
+	(*AddResponse)(nil),        // 61: raftboard.v1.AddResponse
+	(*RemoveRequest)(nil),      // 62: raftboard.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 63: raftboard.v1.RemoveResponse
+	(*PromoteRequest)(nil),     // 64: raftboard.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 65: raftboard.v1.PromoteResponse
+	(*DemoteRequest)(nil),      // 66: raftboard.v1.DemoteRequest
+	(*DemoteResponse)(nil),     // 67: raftboard.v1.DemoteResponse
+	(*StepDownRequest)(nil),    // 68: raftboard.v1.StepDownRequest
+	(*StepDownResponse)(nil),   // 69: raftboard.v1.StepDownResponse
+	(*SettingsRequest)(nil),    // 70: raftboard.v1.SettingsRequest
+	(*SettingsResponse)(nil),   // 71: raftboard.v1.SettingsResponse
+	(*SnapshotRequest)(nil),    // 72: raftboard.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),      // 73: raftboard.v1.SnapshotChunk
+	(*MembersRequest)(nil),     // 74: raftboard.v1.MembersRequest
+	(*MembersResponse)(nil),    // 75: raftboard.v1.MembersResponse
+	(*Timing)(nil),             // 76: raftboard.v1.Timing
+	(*HelloRequest)(nil),       // 77: raftboard.v1.HelloRequest
+	(*HelloResponse)(nil),      // 78: raftboard.v1.HelloResponse
+	(*IntentRequest)(nil),      // 79: raftboard.v1.IntentRequest
+	(*IntentResponse)(nil),     // 80: raftboard.v1.IntentResponse
+	(*JoinRequest)(nil),        // 81: raftboard.v1.JoinRequest
+	(*JoinResponse)(nil),       // 82: raftboard.v1.JoinResponse
+	(*ForwardRequest)(nil),     // 83: raftboard.v1.ForwardRequest
+	(*ForwardResponse)(nil),    // 84: raftboard.v1.ForwardResponse
+	(*FenceRequest)(nil),       // 85: raftboard.v1.FenceRequest
+	(*FenceResponse)(nil),      // 86: raftboard.v1.FenceResponse
+	(*DigestRequest)(nil),      // 87: raftboard.v1.DigestRequest
+	(*DigestResponse)(nil),     // 88: raftboard.v1.DigestResponse
+	(*NodeStatusRequest)(nil),  // 89: raftboard.v1.NodeStatusRequest
+	(*NodeStatusResponse)(nil), // 90: raftboard.v1.NodeStatusResponse
+	(*pb.Command)(nil),         // 91: raftboard.board.v1.Command
+	(*pb.Result)(nil),          // 92: raftboard.board.v1.Result
+	(pb.LeaseState)(0),         // 93: raftboard.board.v1.LeaseState
+	(pb.Kind)(0),               // 94: raftboard.board.v1.Kind
+	(*pb.Ended)(nil),           // 95: raftboard.board.v1.Ended
+	(*pb.Entry)(nil),           // 96: raftboard.board.v1.Entry
+	(*pb.Lease)(nil),           // 97: raftboard.board.v1.Lease
+	(pb.Mode)(0),               // 98: raftboard.board.v1.Mode
+	(*pb.Mark)(nil),            // 99: raftboard.board.v1.Mark
+	(*pb.Event)(nil),           // 100: raftboard.board.v1.Event
+	(*pb.BoardHead)(nil),       // 101: raftboard.board.v1.BoardHead
+	(*pb.NamespaceCounts)(nil), // 102: raftboard.board.v1.NamespaceCounts
+	(*pb.Counters)(nil),        // 103: raftboard.board.v1.Counters
+	(*pb.Usage)(nil),           // 104: raftboard.board.v1.Usage
+	(*pb.ClusterRecord)(nil),   // 105: raftboard.board.v1.ClusterRecord
+	(*pb.Invalidation)(nil),    // 106: raftboard.board.v1.Invalidation
+	(*pb.Loop)(nil),            // 107: raftboard.board.v1.Loop
+	(*pb.SnapshotRecord)(nil),  // 108: raftboard.board.v1.SnapshotRecord
+	(*pb.Node)(nil),            // 109: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
-	86,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
-	87,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
+	91,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
+	92,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
 	2,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
 	0,   // 3: raftboard.v1.ReadRequest.consistency:type_name -> raftboard.v1.Consistency
 	6,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
@@ -6771,11 +7138,11 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	15,  // 14: raftboard.v1.ReadRequest.view:type_name -> raftboard.v1.ViewQuery
 	16,  // 15: raftboard.v1.ReadRequest.trace:type_name -> raftboard.v1.TraceQuery
 	17,  // 16: raftboard.v1.ReadRequest.diff:type_name -> raftboard.v1.DiffQuery
-	88,  // 17: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
-	89,  // 18: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
-	87,  // 19: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
+	93,  // 17: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
+	94,  // 18: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
+	92,  // 19: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
 	2,   // 20: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
-	90,  // 21: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
+	95,  // 21: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
 	20,  // 22: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
 	21,  // 23: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
 	23,  // 24: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
@@ -6789,39 +7156,39 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	35,  // 32: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
 	36,  // 33: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
 	32,  // 34: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
-	91,  // 35: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
-	92,  // 36: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
-	93,  // 37: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
-	94,  // 38: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
-	91,  // 39: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
-	94,  // 40: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
+	96,  // 35: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
+	97,  // 36: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
+	98,  // 37: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
+	99,  // 38: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
+	96,  // 39: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
+	99,  // 40: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
 	22,  // 41: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
-	91,  // 42: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
-	92,  // 43: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
-	94,  // 44: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
+	96,  // 42: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
+	97,  // 43: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
+	99,  // 44: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
 	26,  // 45: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
-	92,  // 46: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
-	95,  // 47: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
-	96,  // 48: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
-	97,  // 49: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	98,  // 50: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
-	97,  // 51: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
-	95,  // 52: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
+	97,  // 46: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
+	100, // 47: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
+	101, // 48: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
+	102, // 49: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	103, // 50: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
+	102, // 51: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
+	100, // 52: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
 	30,  // 53: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
-	99,  // 54: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
+	104, // 54: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
 	1,   // 55: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
-	91,  // 56: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
-	91,  // 57: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
+	96,  // 56: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
+	96,  // 57: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
 	31,  // 58: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
 	34,  // 59: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	100, // 60: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	91,  // 61: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
-	94,  // 62: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
+	105, // 60: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	96,  // 61: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
+	99,  // 62: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
 	37,  // 63: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
-	91,  // 64: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
-	101, // 65: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
-	102, // 66: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	92,  // 67: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	96,  // 64: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
+	106, // 65: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
+	107, // 66: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	97,  // 67: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
 	3,   // 68: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
 	5,   // 69: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
 	40,  // 70: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
@@ -6829,86 +7196,92 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	19,  // 72: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
 	42,  // 73: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
 	2,   // 74: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	89,  // 75: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	94,  // 75: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
 	45,  // 76: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	91,  // 77: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	96,  // 77: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
 	46,  // 78: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
 	47,  // 79: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
 	49,  // 80: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	87,  // 81: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	92,  // 81: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
 	48,  // 82: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	95,  // 83: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	91,  // 84: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	100, // 85: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	52,  // 86: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 87: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
-	34,  // 88: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
-	52,  // 89: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 90: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	2,   // 91: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
-	103, // 92: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
-	103, // 93: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	71,  // 94: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	103, // 95: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	2,   // 96: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	103, // 97: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	71,  // 98: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	103, // 99: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	103, // 100: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	71,  // 101: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	103, // 102: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	86,  // 103: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	87,  // 104: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	2,   // 105: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	87,  // 106: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	52,  // 107: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	39,  // 108: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	3,   // 109: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	5,   // 110: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	43,  // 111: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	50,  // 112: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	53,  // 113: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	55,  // 114: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	57,  // 115: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	59,  // 116: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	61,  // 117: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	63,  // 118: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	65,  // 119: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	67,  // 120: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	69,  // 121: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
-	72,  // 122: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	74,  // 123: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	76,  // 124: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	78,  // 125: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	80,  // 126: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	82,  // 127: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	84,  // 128: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	41,  // 129: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	4,   // 130: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	19,  // 131: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	44,  // 132: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	51,  // 133: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	54,  // 134: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	56,  // 135: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	58,  // 136: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	60,  // 137: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	62,  // 138: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	64,  // 139: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	66,  // 140: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	68,  // 141: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	70,  // 142: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
-	73,  // 143: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	75,  // 144: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	77,  // 145: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	79,  // 146: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	81,  // 147: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	83,  // 148: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	85,  // 149: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	129, // [129:150] is the sub-list for method output_type
-	108, // [108:129] is the sub-list for method input_type
-	108, // [108:108] is the sub-list for extension type_name
-	108, // [108:108] is the sub-list for extension extendee
-	0,   // [0:108] is the sub-list for field type_name
+	100, // 83: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	96,  // 84: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	52,  // 85: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
+	53,  // 86: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
+	54,  // 87: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
+	108, // 88: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
+	105, // 89: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	57,  // 90: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 91: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
+	34,  // 92: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
+	57,  // 93: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 94: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
+	2,   // 95: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	109, // 96: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	109, // 97: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	76,  // 98: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	109, // 99: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	2,   // 100: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	109, // 101: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	76,  // 102: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	109, // 103: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	109, // 104: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	76,  // 105: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	109, // 106: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	91,  // 107: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	92,  // 108: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	2,   // 109: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	92,  // 110: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	57,  // 111: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	39,  // 112: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	3,   // 113: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	5,   // 114: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	43,  // 115: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	50,  // 116: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
+	55,  // 117: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	58,  // 118: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	60,  // 119: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	62,  // 120: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	64,  // 121: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	66,  // 122: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	68,  // 123: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	70,  // 124: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	72,  // 125: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	74,  // 126: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	77,  // 127: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	79,  // 128: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	81,  // 129: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	83,  // 130: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	85,  // 131: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	87,  // 132: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	89,  // 133: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	41,  // 134: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	4,   // 135: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	19,  // 136: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	44,  // 137: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	51,  // 138: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
+	56,  // 139: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	59,  // 140: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	61,  // 141: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	63,  // 142: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	65,  // 143: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	67,  // 144: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	69,  // 145: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	71,  // 146: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	73,  // 147: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	75,  // 148: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	78,  // 149: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	80,  // 150: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	82,  // 151: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	84,  // 152: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	86,  // 153: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	88,  // 154: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	90,  // 155: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	134, // [134:156] is the sub-list for method output_type
+	112, // [112:134] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
@@ -6969,14 +7342,19 @@ func file_transport_pb_service_proto_init() {
 		(*WatchResponse_Bookmark)(nil),
 		(*WatchResponse_Cut)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[63].OneofWrappers = []any{}
+	file_transport_pb_service_proto_msgTypes[49].OneofWrappers = []any{
+		(*ExportResponse_Header)(nil),
+		(*ExportResponse_Records)(nil),
+		(*ExportResponse_End)(nil),
+	}
+	file_transport_pb_service_proto_msgTypes[68].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_pb_service_proto_rawDesc), len(file_transport_pb_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   84,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -26,6 +26,7 @@ const (
 	Board_Apply_FullMethodName   = "/raftboard.v1.Board/Apply"
 	Board_Read_FullMethodName    = "/raftboard.v1.Board/Read"
 	Board_Watch_FullMethodName   = "/raftboard.v1.Board/Watch"
+	Board_Export_FullMethodName  = "/raftboard.v1.Board/Export"
 )
 
 // BoardClient is the client API for Board service.
@@ -42,6 +43,8 @@ type BoardClient interface {
 	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadResponse, error)
 	// Watch streams events of one board until it is cancelled or cut off with a reason.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// Export streams all that one board holds, as it was at one rev (operator).
+	Export(ctx context.Context, in *ExportRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportResponse], error)
 }
 
 type boardClient struct {
@@ -104,6 +107,25 @@ func (c *boardClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Board_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
+func (c *boardClient) Export(ctx context.Context, in *ExportRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Board_ServiceDesc.Streams[2], Board_Export_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportRequest, ExportResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Board_ExportClient = grpc.ServerStreamingClient[ExportResponse]
+
 // BoardServer is the server API for Board service.
 // All implementations must embed UnimplementedBoardServer
 // for forward compatibility.
@@ -118,6 +140,8 @@ type BoardServer interface {
 	Read(context.Context, *ReadRequest) (*ReadResponse, error)
 	// Watch streams events of one board until it is cancelled or cut off with a reason.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// Export streams all that one board holds, as it was at one rev (operator).
+	Export(*ExportRequest, grpc.ServerStreamingServer[ExportResponse]) error
 	mustEmbedUnimplementedBoardServer()
 }
 
@@ -139,6 +163,9 @@ func (UnimplementedBoardServer) Read(context.Context, *ReadRequest) (*ReadRespon
 }
 func (UnimplementedBoardServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedBoardServer) Export(*ExportRequest, grpc.ServerStreamingServer[ExportResponse]) error {
+	return status.Error(codes.Unimplemented, "method Export not implemented")
 }
 func (UnimplementedBoardServer) mustEmbedUnimplementedBoardServer() {}
 func (UnimplementedBoardServer) testEmbeddedByValue()               {}
@@ -215,6 +242,17 @@ func _Board_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Board_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _Board_Export_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(BoardServer).Export(m, &grpc.GenericServerStream[ExportRequest, ExportResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Board_ExportServer = grpc.ServerStreamingServer[ExportResponse]
+
 // Board_ServiceDesc is the grpc.ServiceDesc for Board service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -241,6 +279,11 @@ var Board_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _Board_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Export",
+			Handler:       _Board_Export_Handler,
 			ServerStreams: true,
 		},
 	},
