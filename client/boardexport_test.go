@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"raftboard/client"
 	boardpb "raftboard/fsm/pb"
@@ -60,6 +61,64 @@ func TestEveryNodeExportsTheBoardAndItReplaysToTheSameDigest(t *testing.T) {
 		}
 		if _, err := op.Board("nowhere").Export(ctx, &bytes.Buffer{}); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("a board that is not there: %v", err)
+		}
+	})
+}
+
+// F-33: what was closed stays closed whoever leads, is read and exported by every node, and
+// whoever held work there hears of it at once.
+func TestAClosedBoardIsReadAndTakesNoWritesWhoeverLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clustertest.Start(t, clustertest.Options{Nodes: 3})
+		ctx := background(t)
+		op, worker := dial(t, cluster, "op", cluster.Addrs()...), dial(t, cluster, "w1", cluster.Addrs()...)
+		if _, err := op.CreateBoard(ctx, "apollo", nil); err != nil {
+			t.Fatal(err)
+		}
+		b := worker.Board("apollo")
+		loop, err := b.OpenLoop(ctx, client.LoopOptions{TTL: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, _, err := loop.Claim(ctx, "claims/a", client.ClaimOptions{})
+		if err != nil || lease == nil {
+			t.Fatalf("claim: %v, %v", lease, err)
+		}
+		res, err := b.Append(ctx, "facts/a", []byte(`1`), client.AppendOptions{})
+		ok(t, "append", res, err)
+		closed, err := op.CloseBoard(ctx, "apollo")
+		ok(t, "close", closed, err)
+		dead := cluster.Leader()
+		cluster.Kill(dead)
+		cluster.WaitReady()
+		cluster.Restart(dead)
+		cluster.WaitReady()
+		select {
+		case <-lease.Context().Done():
+		case <-time.After(15 * time.Second):
+			t.Error("the holder of a lease was not told in half its duration that the board is closed")
+		}
+		for _, addr := range cluster.Addrs() {
+			c := dial(t, cluster, "op", addr)
+			again, err := c.CloseBoard(ctx, "apollo")
+			if err != nil || again.Rev != closed.Rev {
+				t.Errorf("%s: closed again: %v, %v; want rev %d", addr, again, err, closed.Rev)
+			}
+			if _, err := c.Board("apollo").Append(ctx, "facts/a", []byte(`2`), client.AppendOptions{}); !errors.Is(err, client.ErrStopping) {
+				t.Errorf("%s: an append to a closed board: %v", addr, err)
+			}
+			if _, err := c.Board("apollo").OpenLoop(ctx, client.LoopOptions{}); !errors.Is(err, client.ErrStopping) {
+				t.Errorf("%s: a loop on a closed board: %v", addr, err)
+			}
+			got, _, err := c.Board("apollo").Get(ctx, "facts/a", client.ReadOptions{})
+			if err != nil || string(got.GetEntry().GetValue()) != "1" {
+				t.Errorf("%s: %v, %v", addr, got, err)
+			}
+			var out bytes.Buffer
+			head, err := c.Board("apollo").Export(ctx, &out)
+			if err != nil || fold(t, out.String()) != head.Digest {
+				t.Errorf("%s: the snapshot of a closed board: %+v, %v", addr, head, err)
+			}
 		}
 	})
 }

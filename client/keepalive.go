@@ -234,7 +234,7 @@ func (b *Board) keepalive(ctx context.Context, part []renewal) (answer, error) {
 	if err != nil {
 		return ans, err
 	}
-	if ans.result.Code == boardpb.Code_CODE_RESET {
+	if code := ans.result.Code; code == boardpb.Code_CODE_RESET || code == boardpb.Code_CODE_STOPPING {
 		for _, r := range part {
 			r.loop.end(ans.result)
 		}

@@ -170,6 +170,12 @@ func (c *Client) CompactBoard(ctx context.Context, name string, beforeRev uint64
 	return c.admin(ctx, &boardpb.Command{Op: &boardpb.Command_BoardCompact{BoardCompact: op}})
 }
 
+// CloseBoard ends a board: writes are refused with ErrStopping from then on, reads and
+// Export go on. Closing it again changes nothing.
+func (c *Client) CloseBoard(ctx context.Context, name string) (*boardpb.Result, error) {
+	return c.admin(ctx, &boardpb.Command{Op: &boardpb.Command_BoardClose{BoardClose: &boardpb.BoardClose{Name: name}}})
+}
+
 // DeleteBoard removes a board completely.
 func (c *Client) DeleteBoard(ctx context.Context, name string) (*boardpb.Result, error) {
 	return c.admin(ctx, &boardpb.Command{Op: &boardpb.Command_BoardDelete{BoardDelete: &boardpb.BoardDelete{Name: name}}})

@@ -262,6 +262,8 @@ func (s *script) operation(cmd *boardpb.Command, c *call) {
 	case "board.compact":
 		o := &boardpb.BoardCompact{Name: c.word("name"), BeforeRev: c.uint(c.word("rev"))}
 		cmd.Op = &boardpb.Command_BoardCompact{BoardCompact: o}
+	case "board.close":
+		cmd.Op = &boardpb.Command_BoardClose{BoardClose: &boardpb.BoardClose{Name: c.word("name")}}
 	case "board.delete":
 		cmd.Op = &boardpb.Command_BoardDelete{BoardDelete: &boardpb.BoardDelete{Name: c.word("name")}}
 	case "loop.open":

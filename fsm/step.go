@@ -143,6 +143,9 @@ func (m *machine) try(x *state.Txn, c *boardpb.Command) (r *boardpb.Result) {
 	}
 	r = board.Permit(c)
 	if r == nil {
+		r = board.Open(x)
+	}
+	if r == nil {
 		r = dispatch(x, c)
 	}
 	if r.Outcome != boardpb.Outcome_OUTCOME_OK {

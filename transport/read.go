@@ -331,7 +331,7 @@ func boardRows(view *state.View) []*wirepb.BoardRow {
 	for _, name := range names {
 		b := view.Board(name)
 		head := b.Head()
-		rows = append(rows, &wirepb.BoardRow{Name: name, Rev: b.Rev(), Incarnation: b.Incarnation(), Keys: head.Keys,
+		rows = append(rows, &wirepb.BoardRow{Name: name, Rev: b.Rev(), Incarnation: b.Incarnation(), Keys: head.Keys, ClosedRev: head.ClosedRev,
 			LiveBytes: head.LiveBytes, Implicit: b.Implicit()})
 	}
 	return rows

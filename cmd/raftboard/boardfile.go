@@ -35,7 +35,7 @@ func (a *app) boardSnapshotCommand() *cobra.Command {
 				_, err := b.Export(ctx, a.out.Out)
 				return exportError(err)
 			}
-			return a.saveExport(ctx, b, to)
+			return a.saveExport(ctx, b, to, "saved")
 		}})
 	c.Flags().StringVar(&to, "to", "-", "file to write; - is standard output")
 	c.ValidArgsFunction = a.completeBoards
@@ -43,7 +43,7 @@ func (a *app) boardSnapshotCommand() *cobra.Command {
 }
 
 // saveExport writes beside the target, folds what it wrote, and only then gives it its name.
-func (a *app) saveExport(ctx context.Context, b *client.Board, path string) error {
+func (a *app) saveExport(ctx context.Context, b *client.Board, path, did string) error {
 	if err := absent(path); err != nil {
 		return err
 	}
@@ -66,7 +66,50 @@ func (a *app) saveExport(ctx context.Context, b *client.Board, path string) erro
 	if err := os.Link(f.Name(), path); err != nil { // refuses to replace
 		return exitcode.Usagef("give another file name", "%v", err)
 	}
-	return a.printExport(path, head, "saved")
+	return a.printExport(path, head, did)
+}
+
+func (a *app) boardCloseCommand() *cobra.Command {
+	var to string
+	var yes confirmFlags
+	c := leaf(verb{use: "close NAME", short: "End a board, and write all it holds as JSON lines (operator)",
+		long: "From then on writes are refused as stopping and reads go on. The snapshot is that of raftboard board snapshot; if it\n" +
+			"can't be written, take it with that: the board stays as it is. Closing it again changes nothing.",
+		examples: [2]string{`raftboard board close apollo --yes`, `raftboard board close apollo --to /backup/apollo.jsonl --yes`},
+		args:     cobra.ExactArgs(1),
+		run: func(ctx context.Context, args []string) error {
+			name := args[0]
+			if to == "" {
+				to = name + ".jsonl"
+			}
+			if ok, err := a.confirm(yes, "close board "+name+": it will take no writes"); !ok {
+				return err
+			}
+			if err := absent(to); err != nil {
+				return err
+			}
+			defer a.close()
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			if _, err := settled(c.CloseBoard(ctx, name)); err != nil {
+				return err
+			}
+			return a.saveExport(ctx, c.Board(name), to, "closed the board and saved")
+		}})
+	c.Flags().StringVar(&to, "to", "", "file for the snapshot; NAME.jsonl if not given")
+	yes.declare(c.Flags())
+	c.ValidArgsFunction = a.completeBoards
+	return c
+}
+
+// stateWord tells an open board from a closed one.
+func stateWord(closedRev uint64) string {
+	if closedRev > 0 {
+		return fmt.Sprintf("closed at rev %d", closedRev)
+	}
+	return "open"
 }
 
 // absent refuses a file that is there already, before anything is done.

@@ -24,9 +24,9 @@ import (
 
 // boardCommands are the verbs about boards as a whole.
 func (a *app) boardCommands() []*cobra.Command {
-	board := noun("board", "Boards: create, list, describe, settings, compact, snapshot, replay, delete", a.boardCreateCommand(),
+	board := noun("board", "Boards: create, list, describe, settings, compact, snapshot, replay, close, delete", a.boardCreateCommand(),
 		a.boardListCommand(), a.boardDescribeCommand(), a.boardSettingsCommand(), a.boardCompactCommand(),
-		a.boardSnapshotCommand(), a.boardReplayCommand(), a.boardDeleteCommand())
+		a.boardSnapshotCommand(), a.boardReplayCommand(), a.boardCloseCommand(), a.boardDeleteCommand())
 	return []*cobra.Command{board, a.schemaCommand(), a.statsCommand()}
 }
 
@@ -140,13 +140,14 @@ func boardObject(b *wirepb.BoardRow) render.Object {
 	o := render.Obj("board", b.GetName(), "rev", b.GetRev(), "keys", b.GetKeys(), "bytes", b.GetLiveBytes())
 	o.AddSet("incarnation", b.GetIncarnation())
 	o.AddSet("implicit", b.GetImplicit())
+	o.AddSet("closed_rev", b.GetClosedRev())
 	return o
 }
 
 func boardTable(rows []*wirepb.BoardRow) *render.Table {
-	t := &render.Table{Columns: render.Cols("BOARD", "REV", "KEYS", "SIZE", "+INCARNATION")}
+	t := &render.Table{Columns: render.Cols("BOARD", "REV", "KEYS", "SIZE", "STATE", "+INCARNATION")}
 	for _, b := range rows {
-		t.Row(b.GetName(), num(b.GetRev()), num(b.GetKeys()), render.Bytes(b.GetLiveBytes()), b.GetIncarnation())
+		t.Row(b.GetName(), num(b.GetRev()), num(b.GetKeys()), render.Bytes(b.GetLiveBytes()), stateWord(b.GetClosedRev()), b.GetIncarnation())
 	}
 	return t
 }
@@ -183,11 +184,12 @@ func (a *app) boardDescribeCommand() *cobra.Command {
 			settings := effective(h.GetSettings())
 			o := render.Obj("board", a.g.board, "rev", h.GetRev(), "incarnation", h.GetIncarnation(), "bytes", h.GetLiveBytes(),
 				"compacted_rev", h.GetCompactedRev(), "settings_version", h.GetSettingsVersion())
+			o.AddSet("closed_rev", h.GetClosedRev())
 			o.AddSet("created_at", render.Time(h.GetCreatedWallMs()))
 			o.AddSet("digest", fmt.Sprintf("%x", answer.GetDigest()))
 			o = append(o, settingsObject(settings, answer.GetCounts())...)
 			table := namespaceTable(settings, answer.GetCounts())
-			table.Title = fmt.Sprintf("BOARD %s   rev %d   %s of %s   incarnation %s", a.g.board, h.GetRev(),
+			table.Title = fmt.Sprintf("BOARD %s   %s   rev %d   %s of %s   incarnation %s", a.g.board, stateWord(h.GetClosedRev()), h.GetRev(),
 				render.Bytes(h.GetLiveBytes()),
 				render.Bytes(settings.GetMaxBoardBytes()), render.Or(h.GetIncarnation()))
 			return a.out.Print(render.View{Object: o, Names: []string{a.g.board}, Table: table})

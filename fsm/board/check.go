@@ -28,6 +28,8 @@ func Check(c *boardpb.Command) *boardpb.Result {
 		return checkBoard(o.BoardSet.Name, o.BoardSet.Settings, true)
 	case *boardpb.Command_BoardCompact:
 		return checkBoard(o.BoardCompact.Name, nil, false)
+	case *boardpb.Command_BoardClose:
+		return checkBoard(o.BoardClose.Name, nil, false)
 	case *boardpb.Command_BoardDelete:
 		return checkBoard(o.BoardDelete.Name, nil, false)
 	case *boardpb.Command_LoopOpen:
@@ -212,7 +214,8 @@ func isClusterOp(c *boardpb.Command) bool {
 	switch c.Op.(type) {
 	case *boardpb.Command_Lead, *boardpb.Command_Tick, *boardpb.Command_Level, *boardpb.Command_NodePut,
 		*boardpb.Command_NodeDrop, *boardpb.Command_ClusterSet, *boardpb.Command_BoardCreate,
-		*boardpb.Command_BoardSet, *boardpb.Command_BoardCompact, *boardpb.Command_BoardDelete:
+		*boardpb.Command_BoardSet, *boardpb.Command_BoardCompact, *boardpb.Command_BoardDelete,
+		*boardpb.Command_BoardClose:
 		return true
 	}
 	return false

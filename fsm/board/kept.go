@@ -481,7 +481,7 @@ func Keeps(c *boardpb.Command, r *boardpb.Result) bool {
 	}
 	switch r.Code {
 	case boardpb.Code_CODE_EXPIRED_REQUEST, boardpb.Code_CODE_REQUEST_ID_REUSED, boardpb.Code_CODE_LOOP_ENDED,
-		boardpb.Code_CODE_LIMIT_IN_FLIGHT, boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, boardpb.Code_CODE_RESET:
+		boardpb.Code_CODE_LIMIT_IN_FLIGHT, boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, boardpb.Code_CODE_RESET, boardpb.Code_CODE_STOPPING:
 		return false
 	}
 	return true

@@ -56,6 +56,9 @@ func BoardSet(s *state.State, c *boardpb.Command, o *boardpb.BoardSet) *boardpb.
 	if v := x.SettingsVersion(); o.IfSettingsVersion != 0 && o.IfSettingsVersion != v {
 		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_CONFLICT, Key: "settings", YourVersion: o.IfSettingsVersion, Version: v}
 	}
+	if r := Open(x); r != nil {
+		return r
+	}
 	settings := proto.CloneOf(o.Settings)
 	if len(settings.Namespaces) == 0 {
 		settings.Namespaces = x.Settings().Namespaces
@@ -88,6 +91,30 @@ func BoardCompact(s *state.State, c *boardpb.Command, o *boardpb.BoardCompact) *
 	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_COMPACTION, Surface: boardpb.Surface_SURFACE_BOARD, OldestRev: x.OldestRev()})
 	oldest := x.OldestRev()
 	return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Rev: x.Commit(), OldestRev: oldest}
+}
+
+// BoardClose ends a board (SPEC F-33). Time goes on in it: leases that were held expire.
+// Closing it again changes nothing and answers the rev of the first.
+func BoardClose(s *state.State, c *boardpb.Command, o *boardpb.BoardClose) *boardpb.Result {
+	if !s.BoardExists(o.Name) {
+		return &boardpb.Result{Code: boardpb.Code_CODE_NOT_FOUND, Field: "board " + o.Name}
+	}
+	x := s.BeginTxn(o.Name, c)
+	if closed := x.ClosedRev(); closed > 0 {
+		return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Rev: closed}
+	}
+	x.Close()
+	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_BOARD_CLOSE, Surface: boardpb.Surface_SURFACE_BOARD})
+	return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Rev: x.Commit()}
+}
+
+// Open refuses what would change a closed board, or answers nil. A loop may still be
+// closed: whoever worked here puts away what it had.
+func Open(x *state.Txn) *boardpb.Result {
+	if x.ClosedRev() == 0 || closes(x.Command()) {
+		return nil
+	}
+	return &boardpb.Result{Code: boardpb.Code_CODE_STOPPING, Field: x.BoardName(), Limit: x.ClosedRev()}
 }
 
 // BoardDelete removes a board completely. "default" is then as before its first write.

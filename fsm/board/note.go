@@ -34,6 +34,9 @@ func Refused(x *state.Txn, r *boardpb.Result) {
 		n.Refusals++
 		ev.Kind = boardpb.Kind_KIND_REFUSED
 	}
+	if x.ClosedRev() > 0 {
+		return // it stays as it is
+	}
 	if !x.NoteAllowed(state.Principal(x.Command().Actor)) {
 		n.NotesSuppressed++
 		return

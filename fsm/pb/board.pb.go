@@ -352,6 +352,7 @@ const (
 	Kind_KIND_PARK                Kind = 20
 	Kind_KIND_UNPARK              Kind = 21
 	Kind_KIND_INVALIDATE          Kind = 22
+	Kind_KIND_BOARD_CLOSE         Kind = 23
 	// notes
 	Kind_KIND_CONFLICT       Kind = 64
 	Kind_KIND_REFUSED        Kind = 65
@@ -384,6 +385,7 @@ var (
 		20: "KIND_PARK",
 		21: "KIND_UNPARK",
 		22: "KIND_INVALIDATE",
+		23: "KIND_BOARD_CLOSE",
 		64: "KIND_CONFLICT",
 		65: "KIND_REFUSED",
 		66: "KIND_FENCE_REJECTED",
@@ -412,6 +414,7 @@ var (
 		"KIND_PARK":                20,
 		"KIND_UNPARK":              21,
 		"KIND_INVALIDATE":          22,
+		"KIND_BOARD_CLOSE":         23,
 		"KIND_CONFLICT":            64,
 		"KIND_REFUSED":             65,
 		"KIND_FENCE_REJECTED":      66,
@@ -991,6 +994,7 @@ type Command struct {
 	//	*Command_BoardSet
 	//	*Command_BoardCompact
 	//	*Command_BoardDelete
+	//	*Command_BoardClose
 	//	*Command_LoopOpen
 	//	*Command_LoopKeepalive
 	//	*Command_LoopClose
@@ -1204,6 +1208,15 @@ func (x *Command) GetBoardDelete() *BoardDelete {
 	return nil
 }
 
+func (x *Command) GetBoardClose() *BoardClose {
+	if x != nil {
+		if x, ok := x.Op.(*Command_BoardClose); ok {
+			return x.BoardClose
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetLoopOpen() *LoopOpen {
 	if x != nil {
 		if x, ok := x.Op.(*Command_LoopOpen); ok {
@@ -1411,6 +1424,10 @@ type Command_BoardDelete struct {
 	BoardDelete *BoardDelete `protobuf:"bytes,29,opt,name=board_delete,json=boardDelete,proto3,oneof"`
 }
 
+type Command_BoardClose struct {
+	BoardClose *BoardClose `protobuf:"bytes,31,opt,name=board_close,json=boardClose,proto3,oneof"`
+}
+
 type Command_LoopOpen struct {
 	// loops
 	LoopOpen *LoopOpen `protobuf:"bytes,40,opt,name=loop_open,json=loopOpen,proto3,oneof"`
@@ -1505,6 +1522,8 @@ func (*Command_BoardSet) isCommand_Op() {}
 func (*Command_BoardCompact) isCommand_Op() {}
 
 func (*Command_BoardDelete) isCommand_Op() {}
+
+func (*Command_BoardClose) isCommand_Op() {}
 
 func (*Command_LoopOpen) isCommand_Op() {}
 
@@ -2035,6 +2054,51 @@ func (x *BoardDelete) GetName() string {
 	return ""
 }
 
+// BoardClose ends a board: from its commit on writes are refused as stopping, reads go on.
+type BoardClose struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoardClose) Reset() {
+	*x = BoardClose{}
+	mi := &file_fsm_pb_board_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoardClose) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoardClose) ProtoMessage() {}
+
+func (x *BoardClose) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoardClose.ProtoReflect.Descriptor instead.
+func (*BoardClose) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *BoardClose) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 type LoopOpen struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         string                 `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"` // the opener's; while the loop lives the same nonce gives the same loop
@@ -2047,7 +2111,7 @@ type LoopOpen struct {
 
 func (x *LoopOpen) Reset() {
 	*x = LoopOpen{}
-	mi := &file_fsm_pb_board_proto_msgTypes[14]
+	mi := &file_fsm_pb_board_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2123,7 @@ func (x *LoopOpen) String() string {
 func (*LoopOpen) ProtoMessage() {}
 
 func (x *LoopOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[14]
+	mi := &file_fsm_pb_board_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2136,7 @@ func (x *LoopOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopOpen.ProtoReflect.Descriptor instead.
 func (*LoopOpen) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{14}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LoopOpen) GetNonce() string {
@@ -2113,7 +2177,7 @@ type LoopRenewal struct {
 
 func (x *LoopRenewal) Reset() {
 	*x = LoopRenewal{}
-	mi := &file_fsm_pb_board_proto_msgTypes[15]
+	mi := &file_fsm_pb_board_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2189,7 @@ func (x *LoopRenewal) String() string {
 func (*LoopRenewal) ProtoMessage() {}
 
 func (x *LoopRenewal) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[15]
+	mi := &file_fsm_pb_board_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2202,7 @@ func (x *LoopRenewal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopRenewal.ProtoReflect.Descriptor instead.
 func (*LoopRenewal) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{15}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LoopRenewal) GetLoop() string {
@@ -2165,7 +2229,7 @@ type LeaseRef struct {
 
 func (x *LeaseRef) Reset() {
 	*x = LeaseRef{}
-	mi := &file_fsm_pb_board_proto_msgTypes[16]
+	mi := &file_fsm_pb_board_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2241,7 @@ func (x *LeaseRef) String() string {
 func (*LeaseRef) ProtoMessage() {}
 
 func (x *LeaseRef) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[16]
+	mi := &file_fsm_pb_board_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2254,7 @@ func (x *LeaseRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRef.ProtoReflect.Descriptor instead.
 func (*LeaseRef) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{16}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LeaseRef) GetKey() string {
@@ -2217,7 +2281,7 @@ type LoopKeepalive struct {
 
 func (x *LoopKeepalive) Reset() {
 	*x = LoopKeepalive{}
-	mi := &file_fsm_pb_board_proto_msgTypes[17]
+	mi := &file_fsm_pb_board_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2293,7 @@ func (x *LoopKeepalive) String() string {
 func (*LoopKeepalive) ProtoMessage() {}
 
 func (x *LoopKeepalive) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[17]
+	mi := &file_fsm_pb_board_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2306,7 @@ func (x *LoopKeepalive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopKeepalive.ProtoReflect.Descriptor instead.
 func (*LoopKeepalive) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{17}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LoopKeepalive) GetLoops() []*LoopRenewal {
@@ -2268,7 +2332,7 @@ type LoopClose struct {
 
 func (x *LoopClose) Reset() {
 	*x = LoopClose{}
-	mi := &file_fsm_pb_board_proto_msgTypes[18]
+	mi := &file_fsm_pb_board_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2280,7 +2344,7 @@ func (x *LoopClose) String() string {
 func (*LoopClose) ProtoMessage() {}
 
 func (x *LoopClose) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[18]
+	mi := &file_fsm_pb_board_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2293,7 +2357,7 @@ func (x *LoopClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopClose.ProtoReflect.Descriptor instead.
 func (*LoopClose) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{18}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LoopClose) GetLoop() string {
@@ -2321,7 +2385,7 @@ type Set struct {
 
 func (x *Set) Reset() {
 	*x = Set{}
-	mi := &file_fsm_pb_board_proto_msgTypes[19]
+	mi := &file_fsm_pb_board_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2397,7 @@ func (x *Set) String() string {
 func (*Set) ProtoMessage() {}
 
 func (x *Set) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[19]
+	mi := &file_fsm_pb_board_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2410,7 @@ func (x *Set) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Set.ProtoReflect.Descriptor instead.
 func (*Set) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{19}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Set) GetKey() string {
@@ -2427,7 +2491,7 @@ type Append struct {
 
 func (x *Append) Reset() {
 	*x = Append{}
-	mi := &file_fsm_pb_board_proto_msgTypes[20]
+	mi := &file_fsm_pb_board_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2503,7 @@ func (x *Append) String() string {
 func (*Append) ProtoMessage() {}
 
 func (x *Append) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[20]
+	mi := &file_fsm_pb_board_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2516,7 @@ func (x *Append) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Append.ProtoReflect.Descriptor instead.
 func (*Append) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{20}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Append) GetKey() string {
@@ -2515,7 +2579,7 @@ type Delete struct {
 
 func (x *Delete) Reset() {
 	*x = Delete{}
-	mi := &file_fsm_pb_board_proto_msgTypes[21]
+	mi := &file_fsm_pb_board_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2527,7 +2591,7 @@ func (x *Delete) String() string {
 func (*Delete) ProtoMessage() {}
 
 func (x *Delete) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[21]
+	mi := &file_fsm_pb_board_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2540,7 +2604,7 @@ func (x *Delete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delete.ProtoReflect.Descriptor instead.
 func (*Delete) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{21}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Delete) GetKey() string {
@@ -2579,7 +2643,7 @@ type Guard struct {
 
 func (x *Guard) Reset() {
 	*x = Guard{}
-	mi := &file_fsm_pb_board_proto_msgTypes[22]
+	mi := &file_fsm_pb_board_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2655,7 @@ func (x *Guard) String() string {
 func (*Guard) ProtoMessage() {}
 
 func (x *Guard) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[22]
+	mi := &file_fsm_pb_board_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2668,7 @@ func (x *Guard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guard.ProtoReflect.Descriptor instead.
 func (*Guard) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{22}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Guard) GetTest() isGuard_Test {
@@ -2688,7 +2752,7 @@ type VersionIs struct {
 
 func (x *VersionIs) Reset() {
 	*x = VersionIs{}
-	mi := &file_fsm_pb_board_proto_msgTypes[23]
+	mi := &file_fsm_pb_board_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2764,7 @@ func (x *VersionIs) String() string {
 func (*VersionIs) ProtoMessage() {}
 
 func (x *VersionIs) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[23]
+	mi := &file_fsm_pb_board_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2777,7 @@ func (x *VersionIs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionIs.ProtoReflect.Descriptor instead.
 func (*VersionIs) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{23}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *VersionIs) GetKey() string {
@@ -2748,7 +2812,7 @@ type TxnOp struct {
 
 func (x *TxnOp) Reset() {
 	*x = TxnOp{}
-	mi := &file_fsm_pb_board_proto_msgTypes[24]
+	mi := &file_fsm_pb_board_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +2824,7 @@ func (x *TxnOp) String() string {
 func (*TxnOp) ProtoMessage() {}
 
 func (x *TxnOp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[24]
+	mi := &file_fsm_pb_board_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +2837,7 @@ func (x *TxnOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnOp.ProtoReflect.Descriptor instead.
 func (*TxnOp) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{24}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TxnOp) GetOp() isTxnOp_Op {
@@ -2902,7 +2966,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_fsm_pb_board_proto_msgTypes[25]
+	mi := &file_fsm_pb_board_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +2978,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[25]
+	mi := &file_fsm_pb_board_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +2991,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{25}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Txn) GetGuards() []*Guard {
@@ -2956,7 +3020,7 @@ type Invalidate struct {
 
 func (x *Invalidate) Reset() {
 	*x = Invalidate{}
-	mi := &file_fsm_pb_board_proto_msgTypes[26]
+	mi := &file_fsm_pb_board_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +3032,7 @@ func (x *Invalidate) String() string {
 func (*Invalidate) ProtoMessage() {}
 
 func (x *Invalidate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[26]
+	mi := &file_fsm_pb_board_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,7 +3045,7 @@ func (x *Invalidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Invalidate.ProtoReflect.Descriptor instead.
 func (*Invalidate) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{26}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Invalidate) GetRef() string {
@@ -3010,7 +3074,7 @@ type ReportConflict struct {
 
 func (x *ReportConflict) Reset() {
 	*x = ReportConflict{}
-	mi := &file_fsm_pb_board_proto_msgTypes[27]
+	mi := &file_fsm_pb_board_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3086,7 @@ func (x *ReportConflict) String() string {
 func (*ReportConflict) ProtoMessage() {}
 
 func (x *ReportConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[27]
+	mi := &file_fsm_pb_board_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3099,7 @@ func (x *ReportConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConflict.ProtoReflect.Descriptor instead.
 func (*ReportConflict) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{27}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReportConflict) GetKey() string {
@@ -3071,7 +3135,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_fsm_pb_board_proto_msgTypes[28]
+	mi := &file_fsm_pb_board_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3147,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[28]
+	mi := &file_fsm_pb_board_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3160,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{28}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Claim) GetKey() string {
@@ -3138,7 +3202,7 @@ type ClaimNext struct {
 
 func (x *ClaimNext) Reset() {
 	*x = ClaimNext{}
-	mi := &file_fsm_pb_board_proto_msgTypes[29]
+	mi := &file_fsm_pb_board_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3214,7 @@ func (x *ClaimNext) String() string {
 func (*ClaimNext) ProtoMessage() {}
 
 func (x *ClaimNext) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[29]
+	mi := &file_fsm_pb_board_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3227,7 @@ func (x *ClaimNext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNext.ProtoReflect.Descriptor instead.
 func (*ClaimNext) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{29}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ClaimNext) GetPattern() string {
@@ -3198,7 +3262,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fsm_pb_board_proto_msgTypes[30]
+	mi := &file_fsm_pb_board_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3274,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[30]
+	mi := &file_fsm_pb_board_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3287,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{30}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Heartbeat) GetKey() string {
@@ -3257,7 +3321,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_fsm_pb_board_proto_msgTypes[31]
+	mi := &file_fsm_pb_board_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3333,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[31]
+	mi := &file_fsm_pb_board_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3346,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{31}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Release) GetKey() string {
@@ -3312,7 +3376,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_fsm_pb_board_proto_msgTypes[32]
+	mi := &file_fsm_pb_board_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3388,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[32]
+	mi := &file_fsm_pb_board_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3401,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{32}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Complete) GetKey() string {
@@ -3387,7 +3451,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_fsm_pb_board_proto_msgTypes[33]
+	mi := &file_fsm_pb_board_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3399,7 +3463,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[33]
+	mi := &file_fsm_pb_board_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3412,7 +3476,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{33}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Fail) GetKey() string {
@@ -3452,7 +3516,7 @@ type Reopen struct {
 
 func (x *Reopen) Reset() {
 	*x = Reopen{}
-	mi := &file_fsm_pb_board_proto_msgTypes[34]
+	mi := &file_fsm_pb_board_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3528,7 @@ func (x *Reopen) String() string {
 func (*Reopen) ProtoMessage() {}
 
 func (x *Reopen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[34]
+	mi := &file_fsm_pb_board_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3541,7 @@ func (x *Reopen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reopen.ProtoReflect.Descriptor instead.
 func (*Reopen) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{34}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Reopen) GetKey() string {
@@ -3497,7 +3561,7 @@ type ForceRelease struct {
 
 func (x *ForceRelease) Reset() {
 	*x = ForceRelease{}
-	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	mi := &file_fsm_pb_board_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3509,7 +3573,7 @@ func (x *ForceRelease) String() string {
 func (*ForceRelease) ProtoMessage() {}
 
 func (x *ForceRelease) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	mi := &file_fsm_pb_board_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3522,7 +3586,7 @@ func (x *ForceRelease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceRelease.ProtoReflect.Descriptor instead.
 func (*ForceRelease) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{35}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ForceRelease) GetKey() string {
@@ -3548,7 +3612,7 @@ type Unpark struct {
 
 func (x *Unpark) Reset() {
 	*x = Unpark{}
-	mi := &file_fsm_pb_board_proto_msgTypes[36]
+	mi := &file_fsm_pb_board_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3624,7 @@ func (x *Unpark) String() string {
 func (*Unpark) ProtoMessage() {}
 
 func (x *Unpark) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[36]
+	mi := &file_fsm_pb_board_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3637,7 @@ func (x *Unpark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpark.ProtoReflect.Descriptor instead.
 func (*Unpark) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{36}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Unpark) GetKey() string {
@@ -3598,7 +3662,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_fsm_pb_board_proto_msgTypes[37]
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3674,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[37]
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3687,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{37}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Namespace) GetPattern() string {
@@ -3687,7 +3751,7 @@ type BoardSettings struct {
 
 func (x *BoardSettings) Reset() {
 	*x = BoardSettings{}
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +3763,7 @@ func (x *BoardSettings) String() string {
 func (*BoardSettings) ProtoMessage() {}
 
 func (x *BoardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +3776,7 @@ func (x *BoardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardSettings.ProtoReflect.Descriptor instead.
 func (*BoardSettings) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BoardSettings) GetNamespaces() []*Namespace {
@@ -3768,7 +3832,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +3844,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +3857,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Entry) GetKey() string {
@@ -3925,7 +3989,7 @@ type Invalidation struct {
 
 func (x *Invalidation) Reset() {
 	*x = Invalidation{}
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3937,7 +4001,7 @@ func (x *Invalidation) String() string {
 func (*Invalidation) ProtoMessage() {}
 
 func (x *Invalidation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3950,7 +4014,7 @@ func (x *Invalidation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Invalidation.ProtoReflect.Descriptor instead.
 func (*Invalidation) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Invalidation) GetRef() string {
@@ -4022,7 +4086,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +4098,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +4111,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Mark) GetRef() string {
@@ -4095,7 +4159,7 @@ type Previous struct {
 
 func (x *Previous) Reset() {
 	*x = Previous{}
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4171,7 @@ func (x *Previous) String() string {
 func (*Previous) ProtoMessage() {}
 
 func (x *Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4184,7 @@ func (x *Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Previous.ProtoReflect.Descriptor instead.
 func (*Previous) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Previous) GetOwner() string {
@@ -4213,7 +4277,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4225,7 +4289,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4238,7 +4302,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Lease) GetKey() string {
@@ -4431,7 +4495,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4443,7 +4507,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4456,7 +4520,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Ended) GetKey() string {
@@ -4528,7 +4592,7 @@ type Loop struct {
 
 func (x *Loop) Reset() {
 	*x = Loop{}
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4540,7 +4604,7 @@ func (x *Loop) String() string {
 func (*Loop) ProtoMessage() {}
 
 func (x *Loop) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4553,7 +4617,7 @@ func (x *Loop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loop.ProtoReflect.Descriptor instead.
 func (*Loop) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Loop) GetId() string {
@@ -4715,7 +4779,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4727,7 +4791,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4740,7 +4804,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Kept) GetId() string {
@@ -4895,7 +4959,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4907,7 +4971,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4920,7 +4984,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Event) GetRev() uint64 {
@@ -5107,7 +5171,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5119,7 +5183,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5132,7 +5196,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Node) GetId() string {
@@ -5204,7 +5268,7 @@ type Leadership struct {
 
 func (x *Leadership) Reset() {
 	*x = Leadership{}
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5216,7 +5280,7 @@ func (x *Leadership) String() string {
 func (*Leadership) ProtoMessage() {}
 
 func (x *Leadership) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5229,7 +5293,7 @@ func (x *Leadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
 func (*Leadership) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Leadership) GetTerm() uint64 {
@@ -5285,7 +5349,7 @@ type ClusterRecord struct {
 
 func (x *ClusterRecord) Reset() {
 	*x = ClusterRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5297,7 +5361,7 @@ func (x *ClusterRecord) String() string {
 func (*ClusterRecord) ProtoMessage() {}
 
 func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5310,7 +5374,7 @@ func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRecord.ProtoReflect.Descriptor instead.
 func (*ClusterRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ClusterRecord) GetTMs() int64 {
@@ -5399,7 +5463,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5411,7 +5475,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5424,7 +5488,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Counters) GetSets() uint64 {
@@ -5542,7 +5606,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5554,7 +5618,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5567,7 +5631,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Usage) GetPattern() string {
@@ -5635,7 +5699,7 @@ type NamespaceCounts struct {
 
 func (x *NamespaceCounts) Reset() {
 	*x = NamespaceCounts{}
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5647,7 +5711,7 @@ func (x *NamespaceCounts) String() string {
 func (*NamespaceCounts) ProtoMessage() {}
 
 func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5660,7 +5724,7 @@ func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceCounts.ProtoReflect.Descriptor instead.
 func (*NamespaceCounts) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *NamespaceCounts) GetPattern() string {
@@ -5768,7 +5832,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5780,7 +5844,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5793,7 +5857,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Result) GetOutcome() Outcome {
@@ -6136,7 +6200,7 @@ type LoopStatus struct {
 
 func (x *LoopStatus) Reset() {
 	*x = LoopStatus{}
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6148,7 +6212,7 @@ func (x *LoopStatus) String() string {
 func (*LoopStatus) ProtoMessage() {}
 
 func (x *LoopStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6161,7 +6225,7 @@ func (x *LoopStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopStatus.ProtoReflect.Descriptor instead.
 func (*LoopStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LoopStatus) GetLoop() string {
@@ -6199,7 +6263,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6211,7 +6275,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6224,7 +6288,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -6286,13 +6350,14 @@ type BoardHead struct {
 	NoteSecond       uint64                 `protobuf:"varint,19,opt,name=note_second,json=noteSecond,proto3" json:"note_second,omitempty"`       // the second of board time that note rates count in
 	Keys             uint64                 `protobuf:"varint,20,opt,name=keys,proto3" json:"keys,omitempty"`                                     // live keys
 	ForgottenRev     uint64                 `protobuf:"varint,21,opt,name=forgotten_rev,json=forgottenRev,proto3" json:"forgotten_rev,omitempty"` // below it, keys may have existed that are not remembered at all
+	ClosedRev        uint64                 `protobuf:"varint,22,opt,name=closed_rev,json=closedRev,proto3" json:"closed_rev,omitempty"`          // the commit that closed it; 0: it is open
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *BoardHead) Reset() {
 	*x = BoardHead{}
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6304,7 +6369,7 @@ func (x *BoardHead) String() string {
 func (*BoardHead) ProtoMessage() {}
 
 func (x *BoardHead) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6317,7 +6382,7 @@ func (x *BoardHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHead.ProtoReflect.Descriptor instead.
 func (*BoardHead) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BoardHead) GetName() string {
@@ -6467,6 +6532,13 @@ func (x *BoardHead) GetForgottenRev() uint64 {
 	return 0
 }
 
+func (x *BoardHead) GetClosedRev() uint64 {
+	if x != nil {
+		return x.ClosedRev
+	}
+	return 0
+}
+
 // NoteRate limits refusal notes: a principal's notes in the running second of board time.
 type NoteRate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6478,7 +6550,7 @@ type NoteRate struct {
 
 func (x *NoteRate) Reset() {
 	*x = NoteRate{}
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6490,7 +6562,7 @@ func (x *NoteRate) String() string {
 func (*NoteRate) ProtoMessage() {}
 
 func (x *NoteRate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6503,7 +6575,7 @@ func (x *NoteRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteRate.ProtoReflect.Descriptor instead.
 func (*NoteRate) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *NoteRate) GetPrincipal() string {
@@ -6531,7 +6603,7 @@ type ConflictCount struct {
 
 func (x *ConflictCount) Reset() {
 	*x = ConflictCount{}
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6543,7 +6615,7 @@ func (x *ConflictCount) String() string {
 func (*ConflictCount) ProtoMessage() {}
 
 func (x *ConflictCount) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6556,7 +6628,7 @@ func (x *ConflictCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictCount.ProtoReflect.Descriptor instead.
 func (*ConflictCount) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ConflictCount) GetKey() string {
@@ -6584,7 +6656,7 @@ type ConflictBy struct {
 
 func (x *ConflictBy) Reset() {
 	*x = ConflictBy{}
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6596,7 +6668,7 @@ func (x *ConflictBy) String() string {
 func (*ConflictBy) ProtoMessage() {}
 
 func (x *ConflictBy) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6609,7 +6681,7 @@ func (x *ConflictBy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictBy.ProtoReflect.Descriptor instead.
 func (*ConflictBy) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ConflictBy) GetPrincipal() string {
@@ -6657,7 +6729,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6669,7 +6741,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6682,7 +6754,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SnapshotRecord) GetBoard() string {
@@ -6886,7 +6958,7 @@ type DigestAt struct {
 
 func (x *DigestAt) Reset() {
 	*x = DigestAt{}
-	mi := &file_fsm_pb_board_proto_msgTypes[62]
+	mi := &file_fsm_pb_board_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6898,7 +6970,7 @@ func (x *DigestAt) String() string {
 func (*DigestAt) ProtoMessage() {}
 
 func (x *DigestAt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[62]
+	mi := &file_fsm_pb_board_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6911,7 +6983,7 @@ func (x *DigestAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestAt.ProtoReflect.Descriptor instead.
 func (*DigestAt) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{62}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DigestAt) GetIndex() uint64 {
@@ -6945,7 +7017,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05Batch\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12/\n" +
 	"\x05stamp\x18\x02 \x01(\v2\x19.raftboard.board.v1.StampR\x05stamp\x127\n" +
-	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\x9b\x0f\n" +
+	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\xde\x0f\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12/\n" +
 	"\x05actor\x18\x02 \x01(\v2\x19.raftboard.board.v1.ActorR\x05actor\x12\x12\n" +
@@ -6966,7 +7038,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\fboard_create\x18\x1a \x01(\v2\x1f.raftboard.board.v1.BoardCreateH\x00R\vboardCreate\x12;\n" +
 	"\tboard_set\x18\x1b \x01(\v2\x1c.raftboard.board.v1.BoardSetH\x00R\bboardSet\x12G\n" +
 	"\rboard_compact\x18\x1c \x01(\v2 .raftboard.board.v1.BoardCompactH\x00R\fboardCompact\x12D\n" +
-	"\fboard_delete\x18\x1d \x01(\v2\x1f.raftboard.board.v1.BoardDeleteH\x00R\vboardDelete\x12;\n" +
+	"\fboard_delete\x18\x1d \x01(\v2\x1f.raftboard.board.v1.BoardDeleteH\x00R\vboardDelete\x12A\n" +
+	"\vboard_close\x18\x1f \x01(\v2\x1e.raftboard.board.v1.BoardCloseH\x00R\n" +
+	"boardClose\x12;\n" +
 	"\tloop_open\x18( \x01(\v2\x1c.raftboard.board.v1.LoopOpenH\x00R\bloopOpen\x12J\n" +
 	"\x0eloop_keepalive\x18) \x01(\v2!.raftboard.board.v1.LoopKeepaliveH\x00R\rloopKeepalive\x12>\n" +
 	"\n" +
@@ -7019,6 +7093,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\n" +
 	"before_rev\x18\x02 \x01(\x04R\tbeforeRev\"!\n" +
 	"\vBoardDelete\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\" \n" +
+	"\n" +
+	"BoardClose\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"n\n" +
 	"\bLoopOpen\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\tR\x05nonce\x12\x1f\n" +
@@ -7459,7 +7536,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\aapplied\x18\x02 \x01(\x04R\aapplied\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\fR\x06digest\x12;\n" +
-	"\acluster\x18\x05 \x01(\v2!.raftboard.board.v1.ClusterRecordR\acluster\"\x8f\x06\n" +
+	"\acluster\x18\x05 \x01(\v2!.raftboard.board.v1.ClusterRecordR\acluster\"\xae\x06\n" +
 	"\tBoardHead\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x10\n" +
@@ -7486,7 +7563,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\vnote_second\x18\x13 \x01(\x04R\n" +
 	"noteSecond\x12\x12\n" +
 	"\x04keys\x18\x14 \x01(\x04R\x04keys\x12#\n" +
-	"\rforgotten_rev\x18\x15 \x01(\x04R\fforgottenRev\">\n" +
+	"\rforgotten_rev\x18\x15 \x01(\x04R\fforgottenRev\x12\x1d\n" +
+	"\n" +
+	"closed_rev\x18\x16 \x01(\x04R\tclosedRev\">\n" +
 	"\bNoteRate\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"Q\n" +
@@ -7555,7 +7634,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x16LOOP_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOOP_STATE_ACTIVE\x10\x01\x12\x17\n" +
 	"\x13LOOP_STATE_INACTIVE\x10\x02\x12\x14\n" +
-	"\x10LOOP_STATE_ENDED\x10\x03*\xff\x03\n" +
+	"\x10LOOP_STATE_ENDED\x10\x03*\x95\x04\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_APPEND\x10\x01\x12\f\n" +
@@ -7581,7 +7660,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x0eKIND_BOARD_SET\x10\x13\x12\r\n" +
 	"\tKIND_PARK\x10\x14\x12\x0f\n" +
 	"\vKIND_UNPARK\x10\x15\x12\x13\n" +
-	"\x0fKIND_INVALIDATE\x10\x16\x12\x11\n" +
+	"\x0fKIND_INVALIDATE\x10\x16\x12\x14\n" +
+	"\x10KIND_BOARD_CLOSE\x10\x17\x12\x11\n" +
 	"\rKIND_CONFLICT\x10@\x12\x10\n" +
 	"\fKIND_REFUSED\x10A\x12\x17\n" +
 	"\x13KIND_FENCE_REJECTED\x10B*j\n" +
@@ -7666,7 +7746,7 @@ func file_fsm_pb_board_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_pb_board_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_fsm_pb_board_proto_goTypes = []any{
 	(Role)(0),               // 0: raftboard.board.v1.Role
 	(Mode)(0),               // 1: raftboard.board.v1.Mode
@@ -7692,55 +7772,56 @@ var file_fsm_pb_board_proto_goTypes = []any{
 	(*BoardSet)(nil),        // 21: raftboard.board.v1.BoardSet
 	(*BoardCompact)(nil),    // 22: raftboard.board.v1.BoardCompact
 	(*BoardDelete)(nil),     // 23: raftboard.board.v1.BoardDelete
-	(*LoopOpen)(nil),        // 24: raftboard.board.v1.LoopOpen
-	(*LoopRenewal)(nil),     // 25: raftboard.board.v1.LoopRenewal
-	(*LeaseRef)(nil),        // 26: raftboard.board.v1.LeaseRef
-	(*LoopKeepalive)(nil),   // 27: raftboard.board.v1.LoopKeepalive
-	(*LoopClose)(nil),       // 28: raftboard.board.v1.LoopClose
-	(*Set)(nil),             // 29: raftboard.board.v1.Set
-	(*Append)(nil),          // 30: raftboard.board.v1.Append
-	(*Delete)(nil),          // 31: raftboard.board.v1.Delete
-	(*Guard)(nil),           // 32: raftboard.board.v1.Guard
-	(*VersionIs)(nil),       // 33: raftboard.board.v1.VersionIs
-	(*TxnOp)(nil),           // 34: raftboard.board.v1.TxnOp
-	(*Txn)(nil),             // 35: raftboard.board.v1.Txn
-	(*Invalidate)(nil),      // 36: raftboard.board.v1.Invalidate
-	(*ReportConflict)(nil),  // 37: raftboard.board.v1.ReportConflict
-	(*Claim)(nil),           // 38: raftboard.board.v1.Claim
-	(*ClaimNext)(nil),       // 39: raftboard.board.v1.ClaimNext
-	(*Heartbeat)(nil),       // 40: raftboard.board.v1.Heartbeat
-	(*Release)(nil),         // 41: raftboard.board.v1.Release
-	(*Complete)(nil),        // 42: raftboard.board.v1.Complete
-	(*Fail)(nil),            // 43: raftboard.board.v1.Fail
-	(*Reopen)(nil),          // 44: raftboard.board.v1.Reopen
-	(*ForceRelease)(nil),    // 45: raftboard.board.v1.ForceRelease
-	(*Unpark)(nil),          // 46: raftboard.board.v1.Unpark
-	(*Namespace)(nil),       // 47: raftboard.board.v1.Namespace
-	(*BoardSettings)(nil),   // 48: raftboard.board.v1.BoardSettings
-	(*Entry)(nil),           // 49: raftboard.board.v1.Entry
-	(*Invalidation)(nil),    // 50: raftboard.board.v1.Invalidation
-	(*Mark)(nil),            // 51: raftboard.board.v1.Mark
-	(*Previous)(nil),        // 52: raftboard.board.v1.Previous
-	(*Lease)(nil),           // 53: raftboard.board.v1.Lease
-	(*Ended)(nil),           // 54: raftboard.board.v1.Ended
-	(*Loop)(nil),            // 55: raftboard.board.v1.Loop
-	(*Kept)(nil),            // 56: raftboard.board.v1.Kept
-	(*Event)(nil),           // 57: raftboard.board.v1.Event
-	(*Node)(nil),            // 58: raftboard.board.v1.Node
-	(*Leadership)(nil),      // 59: raftboard.board.v1.Leadership
-	(*ClusterRecord)(nil),   // 60: raftboard.board.v1.ClusterRecord
-	(*Counters)(nil),        // 61: raftboard.board.v1.Counters
-	(*Usage)(nil),           // 62: raftboard.board.v1.Usage
-	(*NamespaceCounts)(nil), // 63: raftboard.board.v1.NamespaceCounts
-	(*Result)(nil),          // 64: raftboard.board.v1.Result
-	(*LoopStatus)(nil),      // 65: raftboard.board.v1.LoopStatus
-	(*SnapshotHeader)(nil),  // 66: raftboard.board.v1.SnapshotHeader
-	(*BoardHead)(nil),       // 67: raftboard.board.v1.BoardHead
-	(*NoteRate)(nil),        // 68: raftboard.board.v1.NoteRate
-	(*ConflictCount)(nil),   // 69: raftboard.board.v1.ConflictCount
-	(*ConflictBy)(nil),      // 70: raftboard.board.v1.ConflictBy
-	(*SnapshotRecord)(nil),  // 71: raftboard.board.v1.SnapshotRecord
-	(*DigestAt)(nil),        // 72: raftboard.board.v1.DigestAt
+	(*BoardClose)(nil),      // 24: raftboard.board.v1.BoardClose
+	(*LoopOpen)(nil),        // 25: raftboard.board.v1.LoopOpen
+	(*LoopRenewal)(nil),     // 26: raftboard.board.v1.LoopRenewal
+	(*LeaseRef)(nil),        // 27: raftboard.board.v1.LeaseRef
+	(*LoopKeepalive)(nil),   // 28: raftboard.board.v1.LoopKeepalive
+	(*LoopClose)(nil),       // 29: raftboard.board.v1.LoopClose
+	(*Set)(nil),             // 30: raftboard.board.v1.Set
+	(*Append)(nil),          // 31: raftboard.board.v1.Append
+	(*Delete)(nil),          // 32: raftboard.board.v1.Delete
+	(*Guard)(nil),           // 33: raftboard.board.v1.Guard
+	(*VersionIs)(nil),       // 34: raftboard.board.v1.VersionIs
+	(*TxnOp)(nil),           // 35: raftboard.board.v1.TxnOp
+	(*Txn)(nil),             // 36: raftboard.board.v1.Txn
+	(*Invalidate)(nil),      // 37: raftboard.board.v1.Invalidate
+	(*ReportConflict)(nil),  // 38: raftboard.board.v1.ReportConflict
+	(*Claim)(nil),           // 39: raftboard.board.v1.Claim
+	(*ClaimNext)(nil),       // 40: raftboard.board.v1.ClaimNext
+	(*Heartbeat)(nil),       // 41: raftboard.board.v1.Heartbeat
+	(*Release)(nil),         // 42: raftboard.board.v1.Release
+	(*Complete)(nil),        // 43: raftboard.board.v1.Complete
+	(*Fail)(nil),            // 44: raftboard.board.v1.Fail
+	(*Reopen)(nil),          // 45: raftboard.board.v1.Reopen
+	(*ForceRelease)(nil),    // 46: raftboard.board.v1.ForceRelease
+	(*Unpark)(nil),          // 47: raftboard.board.v1.Unpark
+	(*Namespace)(nil),       // 48: raftboard.board.v1.Namespace
+	(*BoardSettings)(nil),   // 49: raftboard.board.v1.BoardSettings
+	(*Entry)(nil),           // 50: raftboard.board.v1.Entry
+	(*Invalidation)(nil),    // 51: raftboard.board.v1.Invalidation
+	(*Mark)(nil),            // 52: raftboard.board.v1.Mark
+	(*Previous)(nil),        // 53: raftboard.board.v1.Previous
+	(*Lease)(nil),           // 54: raftboard.board.v1.Lease
+	(*Ended)(nil),           // 55: raftboard.board.v1.Ended
+	(*Loop)(nil),            // 56: raftboard.board.v1.Loop
+	(*Kept)(nil),            // 57: raftboard.board.v1.Kept
+	(*Event)(nil),           // 58: raftboard.board.v1.Event
+	(*Node)(nil),            // 59: raftboard.board.v1.Node
+	(*Leadership)(nil),      // 60: raftboard.board.v1.Leadership
+	(*ClusterRecord)(nil),   // 61: raftboard.board.v1.ClusterRecord
+	(*Counters)(nil),        // 62: raftboard.board.v1.Counters
+	(*Usage)(nil),           // 63: raftboard.board.v1.Usage
+	(*NamespaceCounts)(nil), // 64: raftboard.board.v1.NamespaceCounts
+	(*Result)(nil),          // 65: raftboard.board.v1.Result
+	(*LoopStatus)(nil),      // 66: raftboard.board.v1.LoopStatus
+	(*SnapshotHeader)(nil),  // 67: raftboard.board.v1.SnapshotHeader
+	(*BoardHead)(nil),       // 68: raftboard.board.v1.BoardHead
+	(*NoteRate)(nil),        // 69: raftboard.board.v1.NoteRate
+	(*ConflictCount)(nil),   // 70: raftboard.board.v1.ConflictCount
+	(*ConflictBy)(nil),      // 71: raftboard.board.v1.ConflictBy
+	(*SnapshotRecord)(nil),  // 72: raftboard.board.v1.SnapshotRecord
+	(*DigestAt)(nil),        // 73: raftboard.board.v1.DigestAt
 }
 var file_fsm_pb_board_proto_depIdxs = []int32{
 	0,  // 0: raftboard.board.v1.Actor.roles:type_name -> raftboard.board.v1.Role
@@ -7757,93 +7838,94 @@ var file_fsm_pb_board_proto_depIdxs = []int32{
 	21, // 11: raftboard.board.v1.Command.board_set:type_name -> raftboard.board.v1.BoardSet
 	22, // 12: raftboard.board.v1.Command.board_compact:type_name -> raftboard.board.v1.BoardCompact
 	23, // 13: raftboard.board.v1.Command.board_delete:type_name -> raftboard.board.v1.BoardDelete
-	24, // 14: raftboard.board.v1.Command.loop_open:type_name -> raftboard.board.v1.LoopOpen
-	27, // 15: raftboard.board.v1.Command.loop_keepalive:type_name -> raftboard.board.v1.LoopKeepalive
-	28, // 16: raftboard.board.v1.Command.loop_close:type_name -> raftboard.board.v1.LoopClose
-	29, // 17: raftboard.board.v1.Command.set:type_name -> raftboard.board.v1.Set
-	30, // 18: raftboard.board.v1.Command.append:type_name -> raftboard.board.v1.Append
-	31, // 19: raftboard.board.v1.Command.delete:type_name -> raftboard.board.v1.Delete
-	35, // 20: raftboard.board.v1.Command.txn:type_name -> raftboard.board.v1.Txn
-	37, // 21: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
-	36, // 22: raftboard.board.v1.Command.invalidate:type_name -> raftboard.board.v1.Invalidate
-	38, // 23: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
-	39, // 24: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
-	40, // 25: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
-	41, // 26: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
-	42, // 27: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
-	43, // 28: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
-	44, // 29: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
-	45, // 30: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
-	46, // 31: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
-	58, // 32: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
-	48, // 33: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
-	48, // 34: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
-	25, // 35: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
-	26, // 36: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
-	26, // 37: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	26, // 38: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
-	26, // 39: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	26, // 40: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
-	33, // 41: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
-	26, // 42: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
-	29, // 43: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
-	30, // 44: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
-	31, // 45: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
-	38, // 46: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
-	41, // 47: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
-	42, // 48: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
-	43, // 49: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
-	32, // 50: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
-	34, // 51: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
-	1,  // 52: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
-	47, // 53: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
-	26, // 54: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	50, // 55: raftboard.board.v1.Mark.invalidation:type_name -> raftboard.board.v1.Invalidation
-	3,  // 56: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
-	2,  // 57: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
-	3,  // 58: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
-	52, // 59: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
-	3,  // 60: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
-	4,  // 61: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
-	54, // 62: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
-	7,  // 63: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
-	8,  // 64: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
-	5,  // 65: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
-	6,  // 66: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
-	3,  // 67: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
-	8,  // 68: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
-	59, // 69: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
-	58, // 70: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
-	7,  // 71: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
-	8,  // 72: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
-	52, // 73: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
-	63, // 74: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	54, // 75: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
-	65, // 76: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
-	64, // 77: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
-	9,  // 78: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
-	8,  // 79: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
-	4,  // 80: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
-	60, // 81: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	48, // 82: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
-	61, // 83: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
-	70, // 84: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
-	67, // 85: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
-	49, // 86: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
-	53, // 87: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
-	55, // 88: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
-	56, // 89: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
-	57, // 90: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
-	69, // 91: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
-	72, // 92: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
-	68, // 93: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
-	50, // 94: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
-	62, // 95: raftboard.board.v1.SnapshotRecord.usage:type_name -> raftboard.board.v1.Usage
-	96, // [96:96] is the sub-list for method output_type
-	96, // [96:96] is the sub-list for method input_type
-	96, // [96:96] is the sub-list for extension type_name
-	96, // [96:96] is the sub-list for extension extendee
-	0,  // [0:96] is the sub-list for field type_name
+	24, // 14: raftboard.board.v1.Command.board_close:type_name -> raftboard.board.v1.BoardClose
+	25, // 15: raftboard.board.v1.Command.loop_open:type_name -> raftboard.board.v1.LoopOpen
+	28, // 16: raftboard.board.v1.Command.loop_keepalive:type_name -> raftboard.board.v1.LoopKeepalive
+	29, // 17: raftboard.board.v1.Command.loop_close:type_name -> raftboard.board.v1.LoopClose
+	30, // 18: raftboard.board.v1.Command.set:type_name -> raftboard.board.v1.Set
+	31, // 19: raftboard.board.v1.Command.append:type_name -> raftboard.board.v1.Append
+	32, // 20: raftboard.board.v1.Command.delete:type_name -> raftboard.board.v1.Delete
+	36, // 21: raftboard.board.v1.Command.txn:type_name -> raftboard.board.v1.Txn
+	38, // 22: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
+	37, // 23: raftboard.board.v1.Command.invalidate:type_name -> raftboard.board.v1.Invalidate
+	39, // 24: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
+	40, // 25: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
+	41, // 26: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
+	42, // 27: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
+	43, // 28: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
+	44, // 29: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
+	45, // 30: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
+	46, // 31: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
+	47, // 32: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
+	59, // 33: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
+	49, // 34: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
+	49, // 35: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
+	26, // 36: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
+	27, // 37: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
+	27, // 38: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	27, // 39: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
+	27, // 40: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	27, // 41: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
+	34, // 42: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
+	27, // 43: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
+	30, // 44: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
+	31, // 45: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
+	32, // 46: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
+	39, // 47: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
+	42, // 48: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
+	43, // 49: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
+	44, // 50: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
+	33, // 51: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
+	35, // 52: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
+	1,  // 53: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
+	48, // 54: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
+	27, // 55: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	51, // 56: raftboard.board.v1.Mark.invalidation:type_name -> raftboard.board.v1.Invalidation
+	3,  // 57: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
+	2,  // 58: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
+	3,  // 59: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
+	53, // 60: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
+	3,  // 61: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
+	4,  // 62: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
+	55, // 63: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
+	7,  // 64: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
+	8,  // 65: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
+	5,  // 66: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
+	6,  // 67: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
+	3,  // 68: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
+	8,  // 69: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
+	60, // 70: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
+	59, // 71: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
+	7,  // 72: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
+	8,  // 73: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
+	53, // 74: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
+	64, // 75: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	55, // 76: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
+	66, // 77: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
+	65, // 78: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
+	9,  // 79: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
+	8,  // 80: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
+	4,  // 81: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
+	61, // 82: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	49, // 83: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
+	62, // 84: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
+	71, // 85: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
+	68, // 86: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
+	50, // 87: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
+	54, // 88: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
+	56, // 89: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
+	57, // 90: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
+	58, // 91: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
+	70, // 92: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
+	73, // 93: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
+	69, // 94: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
+	51, // 95: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
+	63, // 96: raftboard.board.v1.SnapshotRecord.usage:type_name -> raftboard.board.v1.Usage
+	97, // [97:97] is the sub-list for method output_type
+	97, // [97:97] is the sub-list for method input_type
+	97, // [97:97] is the sub-list for extension type_name
+	97, // [97:97] is the sub-list for extension extendee
+	0,  // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_fsm_pb_board_proto_init() }
@@ -7862,6 +7944,7 @@ func file_fsm_pb_board_proto_init() {
 		(*Command_BoardSet)(nil),
 		(*Command_BoardCompact)(nil),
 		(*Command_BoardDelete)(nil),
+		(*Command_BoardClose)(nil),
 		(*Command_LoopOpen)(nil),
 		(*Command_LoopKeepalive)(nil),
 		(*Command_LoopClose)(nil),
@@ -7882,13 +7965,13 @@ func file_fsm_pb_board_proto_init() {
 		(*Command_Unpark)(nil),
 	}
 	file_fsm_pb_board_proto_msgTypes[9].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[22].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[23].OneofWrappers = []any{
 		(*Guard_Version)(nil),
 		(*Guard_Lease)(nil),
 		(*Guard_Exists)(nil),
 		(*Guard_Absent)(nil),
 	}
-	file_fsm_pb_board_proto_msgTypes[24].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[25].OneofWrappers = []any{
 		(*TxnOp_Set)(nil),
 		(*TxnOp_Append)(nil),
 		(*TxnOp_Delete)(nil),
@@ -7897,12 +7980,12 @@ func file_fsm_pb_board_proto_init() {
 		(*TxnOp_Complete)(nil),
 		(*TxnOp_Fail)(nil),
 	}
-	file_fsm_pb_board_proto_msgTypes[28].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[29].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[30].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[32].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[54].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[61].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[31].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[33].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[55].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[62].OneofWrappers = []any{
 		(*SnapshotRecord_Head)(nil),
 		(*SnapshotRecord_Entry)(nil),
 		(*SnapshotRecord_Lease)(nil),
@@ -7921,7 +8004,7 @@ func file_fsm_pb_board_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_pb_board_proto_rawDesc), len(file_fsm_pb_board_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   63,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -58,6 +58,7 @@ type head struct {
 	compactedRev    uint64
 	createdWall     int64
 	forgottenRev    uint64
+	closedRev       uint64
 	trimmedChange   uint64
 	trimmedNote     uint64
 	noteSecond      uint64
@@ -281,7 +282,8 @@ func headSum(board string, h *head, changes, notes *eventLog, settSum Sum) Sum {
 	e.start('H', board)
 	e.str(h.incarnation)
 	e.u64s([]uint64{h.rev, h.settingsVersion, h.liveBytes, h.versionFloor, h.generationFloor,
-		h.nextQueuePos, h.compactedRev, h.forgottenRev, h.trimmedChange, h.trimmedNote, h.noteSecond, h.keys})
+		h.nextQueuePos, h.compactedRev, h.forgottenRev, h.trimmedChange, h.trimmedNote, h.noteSecond, h.keys,
+		h.closedRev})
 	e.i64(h.createdWall)
 	c := &h.counters
 	e.u64s([]uint64{c.Sets, c.Appends, c.Deletes, c.Conflicts, c.PersistentConflicts, c.Claims, c.Reclaims,

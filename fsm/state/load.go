@@ -91,7 +91,7 @@ func (p *published) headRecord() *boardpb.BoardHead {
 		Name: p.name, Incarnation: h.incarnation, Rev: h.rev, SettingsVersion: h.settingsVersion, Settings: p.settings,
 		LiveBytes: h.liveBytes, VersionFloor: h.versionFloor, GenerationFloor: h.generationFloor,
 		NextQueuePos: h.nextQueuePos, CompactedRev: h.compactedRev, CreatedWallMs: h.createdWall, ForgottenRev: h.forgottenRev,
-		TrimmedChangeRev: h.trimmedChange, TrimmedNoteRev: h.trimmedNote, NoteSecond: h.noteSecond, Keys: h.keys,
+		TrimmedChangeRev: h.trimmedChange, TrimmedNoteRev: h.trimmedNote, NoteSecond: h.noteSecond, Keys: h.keys, ClosedRev: h.closedRev,
 		OldestChange: p.changes.first, NextChange: p.changes.next, OldestNote: p.notes.first, NextNote: p.notes.next,
 		Counters: h.counters.message(),
 	}
@@ -193,7 +193,7 @@ func (l *Loader) loadHead(h *boardpb.BoardHead) error {
 		rev: h.Rev, incarnation: h.Incarnation, settingsVersion: h.SettingsVersion, liveBytes: h.LiveBytes,
 		versionFloor: h.VersionFloor, generationFloor: h.GenerationFloor, nextQueuePos: h.NextQueuePos,
 		compactedRev: h.CompactedRev, forgottenRev: h.ForgottenRev, createdWall: h.CreatedWallMs, trimmedChange: h.TrimmedChangeRev,
-		trimmedNote: h.TrimmedNoteRev, noteSecond: h.NoteSecond, keys: h.Keys,
+		trimmedNote: h.TrimmedNoteRev, noteSecond: h.NoteSecond, keys: h.Keys, closedRev: h.ClosedRev,
 		counters: Counters{
 			Sets: c.GetSets(), Appends: c.GetAppends(), Deletes: c.GetDeletes(), Conflicts: c.GetConflicts(),
 			PersistentConflicts: c.GetPersistentConflicts(), Claims: c.GetClaims(), Reclaims: c.GetReclaims(),

@@ -131,6 +131,10 @@ func (x *Txn) Counters() *Counters                      { return &x.head.counter
 func (x *Txn) Counts(s *Space) *boardpb.NamespaceCounts { return x.b.counts[s.Number] }
 func (x *Txn) LiveBytes() uint64                        { return x.head.liveBytes }
 func (x *Txn) OldestRev() uint64                        { return x.head.oldestRev() }
+func (x *Txn) ClosedRev() uint64                        { return x.head.closedRev }
+
+// Close makes this commit the one that closed the board.
+func (x *Txn) Close() { x.head.closedRev = x.Rev() }
 
 // Key returns the versions of a key, or nil if it has no record.
 func (x *Txn) Key(key string) *Key {

@@ -2751,6 +2751,7 @@ type BoardRow struct {
 	Keys          uint64                 `protobuf:"varint,4,opt,name=keys,proto3" json:"keys,omitempty"`
 	LiveBytes     uint64                 `protobuf:"varint,5,opt,name=live_bytes,json=liveBytes,proto3" json:"live_bytes,omitempty"`
 	Implicit      bool                   `protobuf:"varint,6,opt,name=implicit,proto3" json:"implicit,omitempty"`
+	ClosedRev     uint64                 `protobuf:"varint,7,opt,name=closed_rev,json=closedRev,proto3" json:"closed_rev,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2825,6 +2826,13 @@ func (x *BoardRow) GetImplicit() bool {
 		return x.Implicit
 	}
 	return false
+}
+
+func (x *BoardRow) GetClosedRev() uint64 {
+	if x != nil {
+		return x.ClosedRev
+	}
+	return 0
 }
 
 type ViewAnswer struct {
@@ -6687,7 +6695,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x04next\x18\x04 \x01(\tR\x04next\"{\n" +
 	"\fBoardsAnswer\x12.\n" +
 	"\x06boards\x18\x01 \x03(\v2\x16.raftboard.v1.BoardRowR\x06boards\x12;\n" +
-	"\acluster\x18\x02 \x01(\v2!.raftboard.board.v1.ClusterRecordR\acluster\"\xa1\x01\n" +
+	"\acluster\x18\x02 \x01(\v2!.raftboard.board.v1.ClusterRecordR\acluster\"\xc0\x01\n" +
 	"\bBoardRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12 \n" +
@@ -6695,7 +6703,9 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x04keys\x18\x04 \x01(\x04R\x04keys\x12\x1d\n" +
 	"\n" +
 	"live_bytes\x18\x05 \x01(\x04R\tliveBytes\x12\x1a\n" +
-	"\bimplicit\x18\x06 \x01(\bR\bimplicit\"\x8e\x01\n" +
+	"\bimplicit\x18\x06 \x01(\bR\bimplicit\x12\x1d\n" +
+	"\n" +
+	"closed_rev\x18\a \x01(\x04R\tclosedRev\"\x8e\x01\n" +
 	"\n" +
 	"ViewAnswer\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x16\n" +
