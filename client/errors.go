@@ -108,6 +108,7 @@ var (
 	ErrLimitNamespaces     error = codeError(boardpb.Code_CODE_LIMIT_NAMESPACES)
 	ErrLimitRequests       error = codeError(boardpb.Code_CODE_LIMIT_REQUESTS)
 	ErrLimitCites          error = codeError(boardpb.Code_CODE_LIMIT_CITES)
+	ErrLimitSchema         error = codeError(boardpb.Code_CODE_LIMIT_SCHEMA)
 
 	// ErrNotDone and ErrUnknown tell the two kinds of unavailable apart: never
 	// proposed, so safe to repeat; or perhaps done, the answer lost.

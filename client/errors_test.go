@@ -35,7 +35,7 @@ func TestEveryCodeHasASentinel(t *testing.T) {
 		client.ErrRequestIDReused, client.ErrLoopEnded, client.ErrSlowReader, client.ErrReset, client.ErrUnauthenticated,
 		client.ErrNotActive, client.ErrUnavailable, client.ErrReadTimeout, client.ErrInternal, client.ErrNotInitialized,
 		client.ErrLimitInFlight, client.ErrLimitKeys, client.ErrLimitLeases, client.ErrLimitTxn, client.ErrLimitBoardBytes,
-		client.ErrLimitBoards, client.ErrLimitLoops, client.ErrLimitNamespaces, client.ErrLimitRequests, client.ErrLimitCites,
+		client.ErrLimitBoards, client.ErrLimitLoops, client.ErrLimitNamespaces, client.ErrLimitRequests, client.ErrLimitCites, client.ErrLimitSchema,
 	}
 	for n := range boardpb.Code_name {
 		code := boardpb.Code(n)

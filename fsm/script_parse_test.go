@@ -312,7 +312,7 @@ func (s *script) operation(cmd *boardpb.Command, c *call) {
 		case *boardpb.Fail:
 			cmd.Op = &boardpb.Command_Fail{Fail: o}
 		default:
-			c.fail("no verb %q", verb)
+			phaseOperation(cmd, verb, c)
 		}
 	}
 }

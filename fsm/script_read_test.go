@@ -180,6 +180,9 @@ func (s *script) readRest(b *state.Board, verb string, c *call) (lines []string,
 	case "wall":
 		return []string{"→ wall+" + span(b.Wall()-scriptWall-scriptZero) + " " + clock(b.T())}, nil
 	}
+	if strings.HasPrefix(verb, "phase") {
+		return s.readPhases(b, verb, c)
+	}
 	c.fail("no read %q", verb)
 	return nil, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/phase"
 	"raftboard/fsm/state"
 	"raftboard/jepsen/planted"
 )
@@ -196,6 +197,9 @@ func dispatch(x *state.Txn, c *boardpb.Command) *boardpb.Result {
 		return board.Unpark(x, o.Unpark)
 	case *boardpb.Command_ForceRelease:
 		return board.ForceRelease(x, o.ForceRelease)
+	}
+	if r := phase.Apply(x, c); r != nil {
+		return r
 	}
 	panic(fmt.Sprintf("fsm: no case for %T", c.Op))
 }

@@ -34,7 +34,7 @@ func grpcCode(code boardpb.Code) codes.Code {
 		return codes.FailedPrecondition
 	case boardpb.Code_CODE_BAD_REQUEST, boardpb.Code_CODE_BAD_KEY, boardpb.Code_CODE_BAD_PATH,
 		boardpb.Code_CODE_BAD_ENCODING, boardpb.Code_CODE_NAMESPACE_OVERLAP,
-		boardpb.Code_CODE_REQUEST_ID_REUSED, boardpb.Code_CODE_TOO_LARGE:
+		boardpb.Code_CODE_REQUEST_ID_REUSED, boardpb.Code_CODE_TOO_LARGE, boardpb.Code_CODE_LIMIT_SCHEMA:
 		return codes.InvalidArgument
 	case boardpb.Code_CODE_RATE_LIMITED, boardpb.Code_CODE_LIMIT_IN_FLIGHT,
 		boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, boardpb.Code_CODE_LIMIT_LEASES,

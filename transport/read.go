@@ -34,6 +34,7 @@ func (s *service) read(ctx context.Context, actor *boardpb.Actor, request *wirep
 	if refused != nil {
 		return s.failedRead(refused)
 	}
+	view = s.awaitPhase(ctx, n, actor, request, view)
 	answer := &wirepb.ReadResponse{NodeId: s.self.Id, Leader: s.leader(), TMs: view.T(), WallMs: view.Wall()}
 	if request.GetBoards() != nil {
 		answer.Answer = &wirepb.ReadResponse_Boards{Boards: boardsAnswer(view)}
@@ -92,6 +93,9 @@ func checkRead(request *wirepb.ReadRequest) (node.Consistency, *boardpb.Result) 
 		r := badField("call_id", fmt.Sprintf("call_id has %d bytes; at most %d fit", len(request.CallId), state.MaxOpaque), "shorten it")
 		r.Got, r.Limit = uint64(len(request.CallId)), state.MaxOpaque
 		return want, r
+	}
+	if refused := checkPhaseWait(request); refused != nil {
+		return want, refused
 	}
 	cluster := request.GetBoards() != nil
 	switch {
@@ -177,6 +181,10 @@ func query(b *state.Board, actor *boardpb.Actor, request *wirepb.ReadRequest, an
 		answer.Answer = &wirepb.ReadResponse_Stats{Stats: stats(b)}
 	case *wirepb.ReadRequest_Trace:
 		return trace(b, q.Trace, answer)
+	case *wirepb.ReadRequest_Phase:
+		return readPhase(b, actor, q.Phase, answer)
+	case *wirepb.ReadRequest_Phases:
+		listPhases(b, q.Phases, answer)
 	case *wirepb.ReadRequest_LoopStatus:
 		return loopStatus(b, q.LoopStatus, answer)
 	case *wirepb.ReadRequest_View:

@@ -26,6 +26,9 @@ func inWords(r *boardpb.Result) *boardpb.Result {
 
 func hintOf(r *boardpb.Result) string {
 	key := r.GetKey()
+	if id, phase := state.PhaseOf(key); phase {
+		return phaseHint(r, id)
+	}
 	switch r.GetOutcome() {
 	case boardpb.Outcome_OUTCOME_CONFLICT:
 		return conflictHint(r)
@@ -125,4 +128,21 @@ func besides(key string) string {
 		return "PATTERN"
 	}
 	return dir + "/*"
+}
+
+// phaseHint is hintOf for a phase, which claim and get do not know.
+func phaseHint(r *boardpb.Result, id string) string {
+	switch r.GetOutcome() {
+	case boardpb.Outcome_OUTCOME_CONFLICT:
+		return fmt.Sprintf("raftboard phase read %s, merge, and write again with --read %d", id, r.GetVersion())
+	case boardpb.Outcome_OUTCOME_HELD:
+		return "raftboard phase list shows who holds it; try again when the time is up"
+	}
+	switch r.GetCode() {
+	case boardpb.Code_CODE_NOT_FOUND:
+		return "raftboard phase list shows those there are"
+	case boardpb.Code_CODE_NO_LEASE, boardpb.Code_CODE_STALE_LEASE, boardpb.Code_CODE_LEASE_EXPIRED, boardpb.Code_CODE_NOT_HOLDER:
+		return fmt.Sprintf("raftboard phase lock %s takes its lock again, if it is free", id)
+	}
+	return ""
 }

@@ -49,6 +49,10 @@ func resultObject(r *boardpb.Result) render.Object {
 	o.AddSet("counts", countsObject(r.GetCounts()))
 	o.AddSet("next", r.GetNext())
 	o.AddSet("ended", endedObjects(r.GetEnded()))
+	o.AddSet("merged", r.GetMerged())
+	o.AddSet("theirs", r.GetTheirs())
+	o.AddSet("overlap", r.GetOverlap())
+	o.AddSet("missing", r.GetMissing())
 	addRefusal(&o, r)
 	for _, inner := range r.GetResults() {
 		results, _ := o.Get("results").([]render.Object)

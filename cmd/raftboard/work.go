@@ -16,7 +16,7 @@ import (
 // workCommands are the verbs of items and leases.
 func (a *app) workCommands() []*cobra.Command {
 	return []*cobra.Command{a.claimCommand(), a.heartbeatCommand(), a.releaseCommand(), a.completeCommand(), a.failCommand(),
-		a.claimsCommand(), a.reopenCommand(), a.unparkCommand(), a.loopCommand()}
+		a.claimsCommand(), a.reopenCommand(), a.unparkCommand(), a.phaseCommand(), a.loopCommand()}
 }
 
 // claimFlags are shared by claim and run.

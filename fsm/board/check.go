@@ -2,6 +2,7 @@ package board
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -57,7 +58,7 @@ func Check(c *boardpb.Command) *boardpb.Result {
 	case *boardpb.Command_Heartbeat:
 		return firstBad(checkKey(o.Heartbeat.Key), checkDuration("extend_ms", o.Heartbeat.ExtendMs))
 	default:
-		return checkOp(plainOp(c))
+		return firstBad(checkPhaseOp(c), checkOp(plainOp(c)))
 	}
 	return nil
 }
@@ -225,7 +226,8 @@ func isClusterOp(c *boardpb.Command) bool {
 func needsLoop(c *boardpb.Command) bool {
 	switch o := c.Op.(type) {
 	case *boardpb.Command_Claim, *boardpb.Command_ClaimNext, *boardpb.Command_Heartbeat,
-		*boardpb.Command_Release, *boardpb.Command_Complete, *boardpb.Command_Fail:
+		*boardpb.Command_Release, *boardpb.Command_Complete, *boardpb.Command_Fail,
+		*boardpb.Command_PhaseLock, *boardpb.Command_PhaseRenew, *boardpb.Command_PhaseUnlock:
 		return true
 	case *boardpb.Command_Txn:
 		for _, op := range o.Txn.Ops {
@@ -408,7 +410,7 @@ func firstBad(results ...*boardpb.Result) *boardpb.Result {
 // clip keeps a broken key from filling an answer.
 func clip(s string) string {
 	if len(s) > 80 {
-		return s[:80] + "…"
+		return strings.ToValidUTF8(s[:80], "") + "…"
 	}
 	return s
 }

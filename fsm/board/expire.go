@@ -149,7 +149,9 @@ func names(c *boardpb.Command) (keys, loops []string) {
 			keys = append(keys, opKeys(txnOp(op))...)
 		}
 	default:
-		keys = opKeys(plainOp(c))
+		if keys = opKeys(plainOp(c)); keys == nil && phaseKey(c) != "" {
+			keys = []string{phaseKey(c)}
+		}
 	}
 	return keys, loops
 }

@@ -160,8 +160,8 @@ func exhausted(x *state.Txn, l *boardpb.Lease, cause boardpb.EndedBy) bool {
 	switch cause {
 	case boardpb.EndedBy_ENDED_BY_EXPIRED, boardpb.EndedBy_ENDED_BY_FAILED,
 		boardpb.EndedBy_ENDED_BY_RELEASED, boardpb.EndedBy_ENDED_BY_LOOP_CLOSED:
-		most := x.Schema().Find(l.Key).GetMaxAttempts()
-		return most > 0 && l.Attempts >= most
+		space := x.Schema().Find(l.Key)
+		return space != nil && space.MaxAttempts > 0 && l.Attempts >= space.MaxAttempts
 	}
 	return false
 }

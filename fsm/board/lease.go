@@ -137,7 +137,10 @@ func grant(x *state.Txn, space *state.Space, key string, old *boardpb.Lease, dur
 		ms = *duration
 	}
 	ev := &boardpb.Event{Kind: boardpb.Kind_KIND_CLAIM, Surface: boardpb.Surface_SURFACE_LEASE, Key: key}
-	if old.GetEndedBy() == boardpb.EndedBy_ENDED_BY_EXPIRED {
+	_, lock := state.PhaseOf(key)
+	if lock {
+		ev.Kind, ev.Surface = boardpb.Kind_KIND_PHASE_LOCK, boardpb.Surface_SURFACE_PHASE
+	} else if old.GetEndedBy() == boardpb.EndedBy_ENDED_BY_EXPIRED {
 		ev.Kind, ev.PriorGeneration = boardpb.Kind_KIND_RECLAIM, old.Generation
 		if len(old.Previous) > 0 {
 			ev.Holder = old.Previous[0].Owner
@@ -155,7 +158,9 @@ func grant(x *state.Txn, space *state.Space, key string, old *boardpb.Lease, dur
 	next.Attempts++
 	next.Rev = x.Rev()
 	x.PutLease(next)
-	x.Counters().Claims++
+	if !lock {
+		x.Counters().Claims++
+	}
 	ev.Generation = next.Generation
 	x.Emit(ev)
 	return granted(x, next)
@@ -174,7 +179,14 @@ func granted(x *state.Txn, l *boardpb.Lease) *boardpb.Result {
 // emitEnd reports how a grant ended, and whose it was; an item that is parked with it is
 // the orchestrator's to look at.
 func emitEnd(x *state.Txn, kind boardpb.Kind, l *boardpb.Lease, p *boardpb.Previous) {
-	x.Emit(&boardpb.Event{Kind: kind, Surface: boardpb.Surface_SURFACE_LEASE, Key: l.Key, Generation: p.Generation,
+	surface := boardpb.Surface_SURFACE_LEASE
+	if _, lock := state.PhaseOf(l.Key); lock {
+		surface = boardpb.Surface_SURFACE_PHASE
+		if kind == boardpb.Kind_KIND_RELEASE {
+			kind = boardpb.Kind_KIND_PHASE_UNLOCK
+		}
+	}
+	x.Emit(&boardpb.Event{Kind: kind, Surface: surface, Key: l.Key, Generation: p.Generation,
 		Holder: p.Owner, Cause: p.EndedBy})
 	if l.State == parked {
 		x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_PARK, Surface: boardpb.Surface_SURFACE_LEASE, Key: l.Key, Generation: p.Generation,

@@ -18,6 +18,9 @@ func Refused(x *state.Txn, r *boardpb.Result) {
 	n := x.Counters()
 	ev := &boardpb.Event{Surface: boardpb.Surface_SURFACE_KV, Key: firstOfAll(r.Key, bodyKey(x.Command())), Version: r.Version,
 		Generation: r.YourGeneration, PriorGeneration: r.Generation, Holder: r.Holder, Code: r.Code}
+	if _, phase := state.PhaseOf(ev.Key); phase {
+		ev.Surface = boardpb.Surface_SURFACE_PHASE
+	}
 	switch {
 	case r.Outcome == boardpb.Outcome_OUTCOME_CONFLICT:
 		n.Conflicts++

@@ -27,6 +27,11 @@ func permit(c *boardpb.Command) (missing string) {
 			return "operator"
 		}
 		return ""
+	case *boardpb.Command_PhaseDefine:
+		if !orchestrates(a) {
+			return "orchestrator"
+		}
+		return ""
 	case *boardpb.Command_Reopen:
 		if !orchestrates(a) && !state.HasRole(a, boardpb.Role_ROLE_OPERATOR) {
 			return "orchestrator"

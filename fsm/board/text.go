@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/state"
 )
 
 // Explain fills in what a Result says in words, from its fields alone: a remembered
@@ -39,6 +40,9 @@ func explainOutcome(r *boardpb.Result) (message, hint string) {
 		return fmt.Sprintf("%s is done, by %s (generation %d)", r.Key, r.Holder, r.Generation),
 			"take other work; an orchestrator may reopen it"
 	case boardpb.Outcome_OUTCOME_NOT_READY:
+		if len(r.Missing) > 0 || r.Field == FieldDependencies || r.Field == FieldExpected {
+			return explainMissing(r)
+		}
 		if r.Field == fieldParked {
 			return fmt.Sprintf("%s is parked: it was tried as often as its namespace allows", r.Key),
 				"take other work; an orchestrator, supervisor or operator may unpark it"
@@ -56,6 +60,9 @@ func explainOutcome(r *boardpb.Result) (message, hint string) {
 }
 
 func explainConflict(r *boardpb.Result) (message, hint string) {
+	if _, phase := state.PhaseOf(r.Key); phase {
+		return explainOverlap(r)
+	}
 	guard := ""
 	if r.FailedGuard != nil {
 		guard = fmt.Sprintf("guard %d: ", *r.FailedGuard)
@@ -118,7 +125,12 @@ func explainCode(r *boardpb.Result) (message, hint string) {
 		return fmt.Sprintf("%s matches no declared namespace", r.Key), "see the table: raftboard schema"
 	case boardpb.Code_CODE_WRONG_MODE:
 		return fmt.Sprintf("namespace %s does not take this operation: it is %s", r.Namespace, r.Field), "retrying can never succeed; see: raftboard schema"
+	case boardpb.Code_CODE_LIMIT_SCHEMA:
+		return explainSchema(r)
 	case boardpb.Code_CODE_WRONG_STATE:
+		if _, phase := state.PhaseOf(r.Key); phase {
+			return fmt.Sprintf("%s is %s, which does not allow this", r.Key, r.Field), "look at it first: raftboard phase list"
+		}
 		return fmt.Sprintf("%s is %s, which does not allow this", r.Key, r.Field), "look at it first: raftboard claims"
 	case boardpb.Code_CODE_TOO_LARGE:
 		return fmt.Sprintf("a value of %d bytes, the limit is %d (setting max_value_bytes)", r.Got, r.Limit), "store a reference, or raise the setting: raftboard board settings"

@@ -90,6 +90,58 @@ func (Role) EnumDescriptor() ([]byte, []int) {
 	return file_fsm_pb_board_proto_rawDescGZIP(), []int{0}
 }
 
+type PhaseStatus int32
+
+const (
+	PhaseStatus_PHASE_STATUS_UNSPECIFIED PhaseStatus = 0
+	PhaseStatus_PHASE_STATUS_PENDING     PhaseStatus = 1
+	PhaseStatus_PHASE_STATUS_IN_PROGRESS PhaseStatus = 2
+	PhaseStatus_PHASE_STATUS_COMPLETED   PhaseStatus = 3
+)
+
+// Enum value maps for PhaseStatus.
+var (
+	PhaseStatus_name = map[int32]string{
+		0: "PHASE_STATUS_UNSPECIFIED",
+		1: "PHASE_STATUS_PENDING",
+		2: "PHASE_STATUS_IN_PROGRESS",
+		3: "PHASE_STATUS_COMPLETED",
+	}
+	PhaseStatus_value = map[string]int32{
+		"PHASE_STATUS_UNSPECIFIED": 0,
+		"PHASE_STATUS_PENDING":     1,
+		"PHASE_STATUS_IN_PROGRESS": 2,
+		"PHASE_STATUS_COMPLETED":   3,
+	}
+)
+
+func (x PhaseStatus) Enum() *PhaseStatus {
+	p := new(PhaseStatus)
+	*p = x
+	return p
+}
+
+func (x PhaseStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PhaseStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_fsm_pb_board_proto_enumTypes[1].Descriptor()
+}
+
+func (PhaseStatus) Type() protoreflect.EnumType {
+	return &file_fsm_pb_board_proto_enumTypes[1]
+}
+
+func (x PhaseStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PhaseStatus.Descriptor instead.
+func (PhaseStatus) EnumDescriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{1}
+}
+
 type Mode int32
 
 const (
@@ -135,11 +187,11 @@ func (x Mode) String() string {
 }
 
 func (Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[1].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[2].Descriptor()
 }
 
 func (Mode) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[1]
+	return &file_fsm_pb_board_proto_enumTypes[2]
 }
 
 func (x Mode) Number() protoreflect.EnumNumber {
@@ -148,7 +200,7 @@ func (x Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Mode.Descriptor instead.
 func (Mode) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{1}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{2}
 }
 
 type LeaseState int32
@@ -190,11 +242,11 @@ func (x LeaseState) String() string {
 }
 
 func (LeaseState) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[2].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[3].Descriptor()
 }
 
 func (LeaseState) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[2]
+	return &file_fsm_pb_board_proto_enumTypes[3]
 }
 
 func (x LeaseState) Number() protoreflect.EnumNumber {
@@ -203,7 +255,7 @@ func (x LeaseState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LeaseState.Descriptor instead.
 func (LeaseState) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{2}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{3}
 }
 
 type EndedBy int32
@@ -257,11 +309,11 @@ func (x EndedBy) String() string {
 }
 
 func (EndedBy) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[3].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[4].Descriptor()
 }
 
 func (EndedBy) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[3]
+	return &file_fsm_pb_board_proto_enumTypes[4]
 }
 
 func (x EndedBy) Number() protoreflect.EnumNumber {
@@ -270,7 +322,7 @@ func (x EndedBy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedBy.Descriptor instead.
 func (EndedBy) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{3}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{4}
 }
 
 type LoopState int32
@@ -309,11 +361,11 @@ func (x LoopState) String() string {
 }
 
 func (LoopState) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[4].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[5].Descriptor()
 }
 
 func (LoopState) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[4]
+	return &file_fsm_pb_board_proto_enumTypes[5]
 }
 
 func (x LoopState) Number() protoreflect.EnumNumber {
@@ -322,7 +374,7 @@ func (x LoopState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LoopState.Descriptor instead.
 func (LoopState) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{4}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{5}
 }
 
 type Kind int32
@@ -353,6 +405,12 @@ const (
 	Kind_KIND_UNPARK              Kind = 21
 	Kind_KIND_INVALIDATE          Kind = 22
 	Kind_KIND_BOARD_CLOSE         Kind = 23
+	Kind_KIND_PHASE_DEFINE        Kind = 30
+	Kind_KIND_PHASE_LOCK          Kind = 31
+	Kind_KIND_PHASE_UNLOCK        Kind = 32
+	Kind_KIND_PHASE_WRITE         Kind = 33
+	Kind_KIND_PHASE_COMPLETE      Kind = 34
+	Kind_KIND_PHASE_REOPEN        Kind = 35
 	// notes
 	Kind_KIND_CONFLICT       Kind = 64
 	Kind_KIND_REFUSED        Kind = 65
@@ -386,6 +444,12 @@ var (
 		21: "KIND_UNPARK",
 		22: "KIND_INVALIDATE",
 		23: "KIND_BOARD_CLOSE",
+		30: "KIND_PHASE_DEFINE",
+		31: "KIND_PHASE_LOCK",
+		32: "KIND_PHASE_UNLOCK",
+		33: "KIND_PHASE_WRITE",
+		34: "KIND_PHASE_COMPLETE",
+		35: "KIND_PHASE_REOPEN",
 		64: "KIND_CONFLICT",
 		65: "KIND_REFUSED",
 		66: "KIND_FENCE_REJECTED",
@@ -415,6 +479,12 @@ var (
 		"KIND_UNPARK":              21,
 		"KIND_INVALIDATE":          22,
 		"KIND_BOARD_CLOSE":         23,
+		"KIND_PHASE_DEFINE":        30,
+		"KIND_PHASE_LOCK":          31,
+		"KIND_PHASE_UNLOCK":        32,
+		"KIND_PHASE_WRITE":         33,
+		"KIND_PHASE_COMPLETE":      34,
+		"KIND_PHASE_REOPEN":        35,
 		"KIND_CONFLICT":            64,
 		"KIND_REFUSED":             65,
 		"KIND_FENCE_REJECTED":      66,
@@ -432,11 +502,11 @@ func (x Kind) String() string {
 }
 
 func (Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[5].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[6].Descriptor()
 }
 
 func (Kind) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[5]
+	return &file_fsm_pb_board_proto_enumTypes[6]
 }
 
 func (x Kind) Number() protoreflect.EnumNumber {
@@ -445,7 +515,7 @@ func (x Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Kind.Descriptor instead.
 func (Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{5}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{6}
 }
 
 type Surface int32
@@ -456,6 +526,7 @@ const (
 	Surface_SURFACE_LEASE       Surface = 2
 	Surface_SURFACE_LOOP        Surface = 3
 	Surface_SURFACE_BOARD       Surface = 4
+	Surface_SURFACE_PHASE       Surface = 5
 )
 
 // Enum value maps for Surface.
@@ -466,6 +537,7 @@ var (
 		2: "SURFACE_LEASE",
 		3: "SURFACE_LOOP",
 		4: "SURFACE_BOARD",
+		5: "SURFACE_PHASE",
 	}
 	Surface_value = map[string]int32{
 		"SURFACE_UNSPECIFIED": 0,
@@ -473,6 +545,7 @@ var (
 		"SURFACE_LEASE":       2,
 		"SURFACE_LOOP":        3,
 		"SURFACE_BOARD":       4,
+		"SURFACE_PHASE":       5,
 	}
 )
 
@@ -487,11 +560,11 @@ func (x Surface) String() string {
 }
 
 func (Surface) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[6].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[7].Descriptor()
 }
 
 func (Surface) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[6]
+	return &file_fsm_pb_board_proto_enumTypes[7]
 }
 
 func (x Surface) Number() protoreflect.EnumNumber {
@@ -500,7 +573,7 @@ func (x Surface) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Surface.Descriptor instead.
 func (Surface) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{6}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{7}
 }
 
 type Outcome int32
@@ -557,11 +630,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[7].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[8].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[7]
+	return &file_fsm_pb_board_proto_enumTypes[8]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -570,7 +643,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{7}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{8}
 }
 
 // Code names an error. Numbers are for ever.
@@ -618,6 +691,7 @@ const (
 	Code_CODE_LIMIT_NAMESPACES       Code = 47
 	Code_CODE_LIMIT_REQUESTS         Code = 48 // admission: too many in flight at this node
 	Code_CODE_LIMIT_CITES            Code = 49
+	Code_CODE_LIMIT_SCHEMA           Code = 50 // data that a phase's expected keys do not allow
 )
 
 // Enum value maps for Code.
@@ -664,6 +738,7 @@ var (
 		47: "CODE_LIMIT_NAMESPACES",
 		48: "CODE_LIMIT_REQUESTS",
 		49: "CODE_LIMIT_CITES",
+		50: "CODE_LIMIT_SCHEMA",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED":            0,
@@ -707,6 +782,7 @@ var (
 		"CODE_LIMIT_NAMESPACES":       47,
 		"CODE_LIMIT_REQUESTS":         48,
 		"CODE_LIMIT_CITES":            49,
+		"CODE_LIMIT_SCHEMA":           50,
 	}
 )
 
@@ -721,11 +797,11 @@ func (x Code) String() string {
 }
 
 func (Code) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[8].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[9].Descriptor()
 }
 
 func (Code) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[8]
+	return &file_fsm_pb_board_proto_enumTypes[9]
 }
 
 func (x Code) Number() protoreflect.EnumNumber {
@@ -734,7 +810,7 @@ func (x Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Code.Descriptor instead.
 func (Code) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{8}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{9}
 }
 
 // Proposed says what is known of a command that got no result.
@@ -771,11 +847,11 @@ func (x Proposed) String() string {
 }
 
 func (Proposed) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[9].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[10].Descriptor()
 }
 
 func (Proposed) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[9]
+	return &file_fsm_pb_board_proto_enumTypes[10]
 }
 
 func (x Proposed) Number() protoreflect.EnumNumber {
@@ -784,7 +860,7 @@ func (x Proposed) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Proposed.Descriptor instead.
 func (Proposed) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{9}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{10}
 }
 
 // Actor says who a command is from. Only a server fills it in, from a credential.
@@ -1013,6 +1089,13 @@ type Command struct {
 	//	*Command_Reopen
 	//	*Command_ForceRelease
 	//	*Command_Unpark
+	//	*Command_PhaseDefine
+	//	*Command_PhaseLock
+	//	*Command_PhaseRenew
+	//	*Command_PhaseUnlock
+	//	*Command_PhaseWrite
+	//	*Command_PhaseComplete
+	//	*Command_PhaseReopen
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1379,6 +1462,69 @@ func (x *Command) GetUnpark() *Unpark {
 	return nil
 }
 
+func (x *Command) GetPhaseDefine() *PhaseDefine {
+	if x != nil {
+		if x, ok := x.Op.(*Command_PhaseDefine); ok {
+			return x.PhaseDefine
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPhaseLock() *PhaseLock {
+	if x != nil {
+		if x, ok := x.Op.(*Command_PhaseLock); ok {
+			return x.PhaseLock
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPhaseRenew() *PhaseRenew {
+	if x != nil {
+		if x, ok := x.Op.(*Command_PhaseRenew); ok {
+			return x.PhaseRenew
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPhaseUnlock() *PhaseUnlock {
+	if x != nil {
+		if x, ok := x.Op.(*Command_PhaseUnlock); ok {
+			return x.PhaseUnlock
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPhaseWrite() *PhaseWrite {
+	if x != nil {
+		if x, ok := x.Op.(*Command_PhaseWrite); ok {
+			return x.PhaseWrite
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPhaseComplete() *PhaseComplete {
+	if x != nil {
+		if x, ok := x.Op.(*Command_PhaseComplete); ok {
+			return x.PhaseComplete
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPhaseReopen() *PhaseReopen {
+	if x != nil {
+		if x, ok := x.Op.(*Command_PhaseReopen); ok {
+			return x.PhaseReopen
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -1503,6 +1649,35 @@ type Command_Unpark struct {
 	Unpark *Unpark `protobuf:"bytes,68,opt,name=unpark,proto3,oneof"`
 }
 
+type Command_PhaseDefine struct {
+	// phases
+	PhaseDefine *PhaseDefine `protobuf:"bytes,80,opt,name=phase_define,json=phaseDefine,proto3,oneof"`
+}
+
+type Command_PhaseLock struct {
+	PhaseLock *PhaseLock `protobuf:"bytes,81,opt,name=phase_lock,json=phaseLock,proto3,oneof"`
+}
+
+type Command_PhaseRenew struct {
+	PhaseRenew *PhaseRenew `protobuf:"bytes,82,opt,name=phase_renew,json=phaseRenew,proto3,oneof"`
+}
+
+type Command_PhaseUnlock struct {
+	PhaseUnlock *PhaseUnlock `protobuf:"bytes,83,opt,name=phase_unlock,json=phaseUnlock,proto3,oneof"`
+}
+
+type Command_PhaseWrite struct {
+	PhaseWrite *PhaseWrite `protobuf:"bytes,84,opt,name=phase_write,json=phaseWrite,proto3,oneof"`
+}
+
+type Command_PhaseComplete struct {
+	PhaseComplete *PhaseComplete `protobuf:"bytes,85,opt,name=phase_complete,json=phaseComplete,proto3,oneof"`
+}
+
+type Command_PhaseReopen struct {
+	PhaseReopen *PhaseReopen `protobuf:"bytes,86,opt,name=phase_reopen,json=phaseReopen,proto3,oneof"`
+}
+
 func (*Command_Lead) isCommand_Op() {}
 
 func (*Command_Tick) isCommand_Op() {}
@@ -1560,6 +1735,20 @@ func (*Command_Reopen) isCommand_Op() {}
 func (*Command_ForceRelease) isCommand_Op() {}
 
 func (*Command_Unpark) isCommand_Op() {}
+
+func (*Command_PhaseDefine) isCommand_Op() {}
+
+func (*Command_PhaseLock) isCommand_Op() {}
+
+func (*Command_PhaseRenew) isCommand_Op() {}
+
+func (*Command_PhaseUnlock) isCommand_Op() {}
+
+func (*Command_PhaseWrite) isCommand_Op() {}
+
+func (*Command_PhaseComplete) isCommand_Op() {}
+
+func (*Command_PhaseReopen) isCommand_Op() {}
 
 // Lead opens a leadership. It carries no time: its batch has no stamp but the term.
 type Lead struct {
@@ -3647,6 +3836,884 @@ func (x *Unpark) GetKey() string {
 	return ""
 }
 
+// PhaseDefine makes phases, or changes name and expected keys of those that have data.
+type PhaseDefine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phases        []*PhaseSpec           `protobuf:"bytes,1,rep,name=phases,proto3" json:"phases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseDefine) Reset() {
+	*x = PhaseDefine{}
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseDefine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseDefine) ProtoMessage() {}
+
+func (x *PhaseDefine) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseDefine.ProtoReflect.Descriptor instead.
+func (*PhaseDefine) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *PhaseDefine) GetPhases() []*PhaseSpec {
+	if x != nil {
+		return x.Phases
+	}
+	return nil
+}
+
+type PhaseSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                     // one segment of a key
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                 // a label
+	Dependencies  []string               `protobuf:"bytes,3,rep,name=dependencies,proto3" json:"dependencies,omitempty"` // ids, at most 64
+	Expected      []*ExpectedKey         `protobuf:"bytes,4,rep,name=expected,proto3" json:"expected,omitempty"`         // at most 64
+	Strict        bool                   `protobuf:"varint,5,opt,name=strict,proto3" json:"strict,omitempty"`            // no other keys than the expected ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseSpec) Reset() {
+	*x = PhaseSpec{}
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseSpec) ProtoMessage() {}
+
+func (x *PhaseSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseSpec.ProtoReflect.Descriptor instead.
+func (*PhaseSpec) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *PhaseSpec) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PhaseSpec) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PhaseSpec) GetDependencies() []string {
+	if x != nil {
+		return x.Dependencies
+	}
+	return nil
+}
+
+func (x *PhaseSpec) GetExpected() []*ExpectedKey {
+	if x != nil {
+		return x.Expected
+	}
+	return nil
+}
+
+func (x *PhaseSpec) GetStrict() bool {
+	if x != nil {
+		return x.Strict
+	}
+	return false
+}
+
+type ExpectedKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpectedKey) Reset() {
+	*x = ExpectedKey{}
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpectedKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpectedKey) ProtoMessage() {}
+
+func (x *ExpectedKey) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpectedKey.ProtoReflect.Descriptor instead.
+func (*ExpectedKey) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ExpectedKey) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ExpectedKey) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+type PhaseInput struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseInput) Reset() {
+	*x = PhaseInput{}
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseInput) ProtoMessage() {}
+
+func (x *PhaseInput) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseInput.ProtoReflect.Descriptor instead.
+func (*PhaseInput) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *PhaseInput) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PhaseInput) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type PhaseLock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	DurationMs    *int64                 `protobuf:"varint,2,opt,name=duration_ms,json=durationMs,proto3,oneof" json:"duration_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseLock) Reset() {
+	*x = PhaseLock{}
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseLock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseLock) ProtoMessage() {}
+
+func (x *PhaseLock) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseLock.ProtoReflect.Descriptor instead.
+func (*PhaseLock) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *PhaseLock) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PhaseLock) GetDurationMs() int64 {
+	if x != nil && x.DurationMs != nil {
+		return *x.DurationMs
+	}
+	return 0
+}
+
+type PhaseRenew struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	DurationMs    *int64                 `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3,oneof" json:"duration_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseRenew) Reset() {
+	*x = PhaseRenew{}
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseRenew) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseRenew) ProtoMessage() {}
+
+func (x *PhaseRenew) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseRenew.ProtoReflect.Descriptor instead.
+func (*PhaseRenew) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *PhaseRenew) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PhaseRenew) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *PhaseRenew) GetDurationMs() int64 {
+	if x != nil && x.DurationMs != nil {
+		return *x.DurationMs
+	}
+	return 0
+}
+
+type PhaseUnlock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseUnlock) Reset() {
+	*x = PhaseUnlock{}
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseUnlock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseUnlock) ProtoMessage() {}
+
+func (x *PhaseUnlock) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseUnlock.ProtoReflect.Descriptor instead.
+func (*PhaseUnlock) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *PhaseUnlock) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PhaseUnlock) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+// PhaseWrite changes top-level keys of a phase's data. Without a generation the lock is
+// taken and given back in the same commit.
+type PhaseWrite struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Patch         []byte                 `protobuf:"bytes,2,opt,name=patch,proto3" json:"patch,omitempty"`                                       // a JSON object
+	VersionRead   *uint64                `protobuf:"varint,3,opt,name=version_read,json=versionRead,proto3,oneof" json:"version_read,omitempty"` // mandatory; 0 before the first write
+	Replace       bool                   `protobuf:"varint,4,opt,name=replace,proto3" json:"replace,omitempty"`                                  // the patch is all the data there is
+	DeleteKeys    []string               `protobuf:"bytes,5,rep,name=delete_keys,json=deleteKeys,proto3" json:"delete_keys,omitempty"`           // at most 256
+	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`
+	Complete      bool                   `protobuf:"varint,7,opt,name=complete,proto3" json:"complete,omitempty"` // and complete the phase, in the same commit
+	Inputs        []*PhaseInput          `protobuf:"bytes,8,rep,name=inputs,proto3" json:"inputs,omitempty"`      // versions of dependencies the caller read since
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseWrite) Reset() {
+	*x = PhaseWrite{}
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseWrite) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseWrite) ProtoMessage() {}
+
+func (x *PhaseWrite) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseWrite.ProtoReflect.Descriptor instead.
+func (*PhaseWrite) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *PhaseWrite) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PhaseWrite) GetPatch() []byte {
+	if x != nil {
+		return x.Patch
+	}
+	return nil
+}
+
+func (x *PhaseWrite) GetVersionRead() uint64 {
+	if x != nil && x.VersionRead != nil {
+		return *x.VersionRead
+	}
+	return 0
+}
+
+func (x *PhaseWrite) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
+}
+
+func (x *PhaseWrite) GetDeleteKeys() []string {
+	if x != nil {
+		return x.DeleteKeys
+	}
+	return nil
+}
+
+func (x *PhaseWrite) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *PhaseWrite) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *PhaseWrite) GetInputs() []*PhaseInput {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+type PhaseComplete struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Inputs        []*PhaseInput          `protobuf:"bytes,3,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseComplete) Reset() {
+	*x = PhaseComplete{}
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseComplete) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseComplete) ProtoMessage() {}
+
+func (x *PhaseComplete) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseComplete.ProtoReflect.Descriptor instead.
+func (*PhaseComplete) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *PhaseComplete) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PhaseComplete) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *PhaseComplete) GetInputs() []*PhaseInput {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+type PhaseReopen struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseReopen) Reset() {
+	*x = PhaseReopen{}
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseReopen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseReopen) ProtoMessage() {}
+
+func (x *PhaseReopen) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseReopen.ProtoReflect.Descriptor instead.
+func (*PhaseReopen) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *PhaseReopen) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+// Phase is the record of a phase. Its lock is the lease record "phase:<id>", its data the
+// PhaseData of its version.
+type Phase struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Status        PhaseStatus            `protobuf:"varint,3,opt,name=status,proto3,enum=raftboard.board.v1.PhaseStatus" json:"status,omitempty"`
+	Owner         string                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
+	Version       uint64                 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
+	Dependencies  []string               `protobuf:"bytes,6,rep,name=dependencies,proto3" json:"dependencies,omitempty"`
+	Expected      []*ExpectedKey         `protobuf:"bytes,7,rep,name=expected,proto3" json:"expected,omitempty"`
+	Strict        bool                   `protobuf:"varint,8,opt,name=strict,proto3" json:"strict,omitempty"`
+	Inputs        []*PhaseInput          `protobuf:"bytes,9,rep,name=inputs,proto3" json:"inputs,omitempty"`                                // versions of dependencies it was built from
+	StaleInputs   bool                   `protobuf:"varint,10,opt,name=stale_inputs,json=staleInputs,proto3" json:"stale_inputs,omitempty"` // a dependency was reopened since
+	Author        string                 `protobuf:"bytes,11,opt,name=author,proto3" json:"author,omitempty"`                               // of the last change
+	ActingFor     string                 `protobuf:"bytes,12,opt,name=acting_for,json=actingFor,proto3" json:"acting_for,omitempty"`
+	Loop          string                 `protobuf:"bytes,13,opt,name=loop,proto3" json:"loop,omitempty"`
+	TMs           int64                  `protobuf:"varint,14,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"`
+	WallMs        int64                  `protobuf:"varint,15,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	Rev           uint64                 `protobuf:"varint,16,opt,name=rev,proto3" json:"rev,omitempty"`
+	CreatedWallMs int64                  `protobuf:"varint,17,opt,name=created_wall_ms,json=createdWallMs,proto3" json:"created_wall_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Phase) Reset() {
+	*x = Phase{}
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Phase) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Phase) ProtoMessage() {}
+
+func (x *Phase) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Phase.ProtoReflect.Descriptor instead.
+func (*Phase) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *Phase) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Phase) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Phase) GetStatus() PhaseStatus {
+	if x != nil {
+		return x.Status
+	}
+	return PhaseStatus_PHASE_STATUS_UNSPECIFIED
+}
+
+func (x *Phase) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Phase) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Phase) GetDependencies() []string {
+	if x != nil {
+		return x.Dependencies
+	}
+	return nil
+}
+
+func (x *Phase) GetExpected() []*ExpectedKey {
+	if x != nil {
+		return x.Expected
+	}
+	return nil
+}
+
+func (x *Phase) GetStrict() bool {
+	if x != nil {
+		return x.Strict
+	}
+	return false
+}
+
+func (x *Phase) GetInputs() []*PhaseInput {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *Phase) GetStaleInputs() bool {
+	if x != nil {
+		return x.StaleInputs
+	}
+	return false
+}
+
+func (x *Phase) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *Phase) GetActingFor() string {
+	if x != nil {
+		return x.ActingFor
+	}
+	return ""
+}
+
+func (x *Phase) GetLoop() string {
+	if x != nil {
+		return x.Loop
+	}
+	return ""
+}
+
+func (x *Phase) GetTMs() int64 {
+	if x != nil {
+		return x.TMs
+	}
+	return 0
+}
+
+func (x *Phase) GetWallMs() int64 {
+	if x != nil {
+		return x.WallMs
+	}
+	return 0
+}
+
+func (x *Phase) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *Phase) GetCreatedWallMs() int64 {
+	if x != nil {
+		return x.CreatedWallMs
+	}
+	return 0
+}
+
+// PhaseData is one version of a phase's data.
+type PhaseData struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"` // a JSON object
+	Author        string                 `protobuf:"bytes,4,opt,name=author,proto3" json:"author,omitempty"`
+	ActingFor     string                 `protobuf:"bytes,5,opt,name=acting_for,json=actingFor,proto3" json:"acting_for,omitempty"`
+	Loop          string                 `protobuf:"bytes,6,opt,name=loop,proto3" json:"loop,omitempty"`
+	TMs           int64                  `protobuf:"varint,7,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"`
+	WallMs        int64                  `protobuf:"varint,8,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	Rev           uint64                 `protobuf:"varint,9,opt,name=rev,proto3" json:"rev,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseData) Reset() {
+	*x = PhaseData{}
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseData) ProtoMessage() {}
+
+func (x *PhaseData) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseData.ProtoReflect.Descriptor instead.
+func (*PhaseData) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *PhaseData) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PhaseData) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *PhaseData) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *PhaseData) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *PhaseData) GetActingFor() string {
+	if x != nil {
+		return x.ActingFor
+	}
+	return ""
+}
+
+func (x *PhaseData) GetLoop() string {
+	if x != nil {
+		return x.Loop
+	}
+	return ""
+}
+
+func (x *PhaseData) GetTMs() int64 {
+	if x != nil {
+		return x.TMs
+	}
+	return 0
+}
+
+func (x *PhaseData) GetWallMs() int64 {
+	if x != nil {
+		return x.WallMs
+	}
+	return 0
+}
+
+func (x *PhaseData) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
 type Namespace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pattern       string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
@@ -3662,7 +4729,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3674,7 +4741,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3687,7 +4754,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Namespace) GetPattern() string {
@@ -3751,7 +4818,7 @@ type BoardSettings struct {
 
 func (x *BoardSettings) Reset() {
 	*x = BoardSettings{}
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3763,7 +4830,7 @@ func (x *BoardSettings) String() string {
 func (*BoardSettings) ProtoMessage() {}
 
 func (x *BoardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3776,7 +4843,7 @@ func (x *BoardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardSettings.ProtoReflect.Descriptor instead.
 func (*BoardSettings) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BoardSettings) GetNamespaces() []*Namespace {
@@ -3832,7 +4899,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +4911,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +4924,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Entry) GetKey() string {
@@ -3989,7 +5056,7 @@ type Invalidation struct {
 
 func (x *Invalidation) Reset() {
 	*x = Invalidation{}
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4001,7 +5068,7 @@ func (x *Invalidation) String() string {
 func (*Invalidation) ProtoMessage() {}
 
 func (x *Invalidation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4014,7 +5081,7 @@ func (x *Invalidation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Invalidation.ProtoReflect.Descriptor instead.
 func (*Invalidation) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Invalidation) GetRef() string {
@@ -4086,7 +5153,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4098,7 +5165,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4111,7 +5178,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Mark) GetRef() string {
@@ -4159,7 +5226,7 @@ type Previous struct {
 
 func (x *Previous) Reset() {
 	*x = Previous{}
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +5238,7 @@ func (x *Previous) String() string {
 func (*Previous) ProtoMessage() {}
 
 func (x *Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +5251,7 @@ func (x *Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Previous.ProtoReflect.Descriptor instead.
 func (*Previous) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Previous) GetOwner() string {
@@ -4277,7 +5344,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4289,7 +5356,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4302,7 +5369,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Lease) GetKey() string {
@@ -4495,7 +5562,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4507,7 +5574,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4520,7 +5587,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Ended) GetKey() string {
@@ -4592,7 +5659,7 @@ type Loop struct {
 
 func (x *Loop) Reset() {
 	*x = Loop{}
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4604,7 +5671,7 @@ func (x *Loop) String() string {
 func (*Loop) ProtoMessage() {}
 
 func (x *Loop) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4617,7 +5684,7 @@ func (x *Loop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loop.ProtoReflect.Descriptor instead.
 func (*Loop) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Loop) GetId() string {
@@ -4779,7 +5846,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4791,7 +5858,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4804,7 +5871,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Kept) GetId() string {
@@ -4959,7 +6026,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4971,7 +6038,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4984,7 +6051,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Event) GetRev() uint64 {
@@ -5171,7 +6238,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5183,7 +6250,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5196,7 +6263,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Node) GetId() string {
@@ -5268,7 +6335,7 @@ type Leadership struct {
 
 func (x *Leadership) Reset() {
 	*x = Leadership{}
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5280,7 +6347,7 @@ func (x *Leadership) String() string {
 func (*Leadership) ProtoMessage() {}
 
 func (x *Leadership) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5293,7 +6360,7 @@ func (x *Leadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
 func (*Leadership) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Leadership) GetTerm() uint64 {
@@ -5349,7 +6416,7 @@ type ClusterRecord struct {
 
 func (x *ClusterRecord) Reset() {
 	*x = ClusterRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5361,7 +6428,7 @@ func (x *ClusterRecord) String() string {
 func (*ClusterRecord) ProtoMessage() {}
 
 func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5374,7 +6441,7 @@ func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRecord.ProtoReflect.Descriptor instead.
 func (*ClusterRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ClusterRecord) GetTMs() int64 {
@@ -5463,7 +6530,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5475,7 +6542,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5488,7 +6555,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Counters) GetSets() uint64 {
@@ -5606,7 +6673,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5618,7 +6685,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5631,7 +6698,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Usage) GetPattern() string {
@@ -5699,7 +6766,7 @@ type NamespaceCounts struct {
 
 func (x *NamespaceCounts) Reset() {
 	*x = NamespaceCounts{}
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5711,7 +6778,7 @@ func (x *NamespaceCounts) String() string {
 func (*NamespaceCounts) ProtoMessage() {}
 
 func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5724,7 +6791,7 @@ func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceCounts.ProtoReflect.Descriptor instead.
 func (*NamespaceCounts) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *NamespaceCounts) GetPattern() string {
@@ -5826,13 +6893,17 @@ type Result struct {
 	TMs            int64                  `protobuf:"varint,69,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"`                                 // board time this answer was made at
 	WallMs         int64                  `protobuf:"varint,70,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
 	InTheWay       []string               `protobuf:"bytes,71,rep,name=in_the_way,json=inTheWay,proto3" json:"in_the_way,omitempty"` // claim of several keys: all that could not be granted
+	Merged         bool                   `protobuf:"varint,80,opt,name=merged,proto3" json:"merged,omitempty"`                      // phase.write: others had written other keys since version_read
+	Theirs         []string               `protobuf:"bytes,81,rep,name=theirs,proto3" json:"theirs,omitempty"`                       // keys that others changed since version_read; at most 64
+	Overlap        []string               `protobuf:"bytes,82,rep,name=overlap,proto3" json:"overlap,omitempty"`                     // those that the patch changes too; at most 64
+	Missing        []string               `protobuf:"bytes,83,rep,name=missing,proto3" json:"missing,omitempty"`                     // dependencies, or expected keys, that are not there yet; at most 64
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5844,7 +6915,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5857,7 +6928,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Result) GetOutcome() Outcome {
@@ -6189,6 +7260,34 @@ func (x *Result) GetInTheWay() []string {
 	return nil
 }
 
+func (x *Result) GetMerged() bool {
+	if x != nil {
+		return x.Merged
+	}
+	return false
+}
+
+func (x *Result) GetTheirs() []string {
+	if x != nil {
+		return x.Theirs
+	}
+	return nil
+}
+
+func (x *Result) GetOverlap() []string {
+	if x != nil {
+		return x.Overlap
+	}
+	return nil
+}
+
+func (x *Result) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
 type LoopStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Loop          string                 `protobuf:"bytes,1,opt,name=loop,proto3" json:"loop,omitempty"`
@@ -6200,7 +7299,7 @@ type LoopStatus struct {
 
 func (x *LoopStatus) Reset() {
 	*x = LoopStatus{}
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6212,7 +7311,7 @@ func (x *LoopStatus) String() string {
 func (*LoopStatus) ProtoMessage() {}
 
 func (x *LoopStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6225,7 +7324,7 @@ func (x *LoopStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopStatus.ProtoReflect.Descriptor instead.
 func (*LoopStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LoopStatus) GetLoop() string {
@@ -6263,7 +7362,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6275,7 +7374,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6288,7 +7387,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -6357,7 +7456,7 @@ type BoardHead struct {
 
 func (x *BoardHead) Reset() {
 	*x = BoardHead{}
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6369,7 +7468,7 @@ func (x *BoardHead) String() string {
 func (*BoardHead) ProtoMessage() {}
 
 func (x *BoardHead) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6382,7 +7481,7 @@ func (x *BoardHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHead.ProtoReflect.Descriptor instead.
 func (*BoardHead) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *BoardHead) GetName() string {
@@ -6550,7 +7649,7 @@ type NoteRate struct {
 
 func (x *NoteRate) Reset() {
 	*x = NoteRate{}
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6562,7 +7661,7 @@ func (x *NoteRate) String() string {
 func (*NoteRate) ProtoMessage() {}
 
 func (x *NoteRate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6575,7 +7674,7 @@ func (x *NoteRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteRate.ProtoReflect.Descriptor instead.
 func (*NoteRate) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *NoteRate) GetPrincipal() string {
@@ -6603,7 +7702,7 @@ type ConflictCount struct {
 
 func (x *ConflictCount) Reset() {
 	*x = ConflictCount{}
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6615,7 +7714,7 @@ func (x *ConflictCount) String() string {
 func (*ConflictCount) ProtoMessage() {}
 
 func (x *ConflictCount) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6628,7 +7727,7 @@ func (x *ConflictCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictCount.ProtoReflect.Descriptor instead.
 func (*ConflictCount) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ConflictCount) GetKey() string {
@@ -6656,7 +7755,7 @@ type ConflictBy struct {
 
 func (x *ConflictBy) Reset() {
 	*x = ConflictBy{}
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6668,7 +7767,7 @@ func (x *ConflictBy) String() string {
 func (*ConflictBy) ProtoMessage() {}
 
 func (x *ConflictBy) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6681,7 +7780,7 @@ func (x *ConflictBy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictBy.ProtoReflect.Descriptor instead.
 func (*ConflictBy) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ConflictBy) GetPrincipal() string {
@@ -6721,6 +7820,8 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_NoteRate
 	//	*SnapshotRecord_Invalidation
 	//	*SnapshotRecord_Usage
+	//	*SnapshotRecord_Phase
+	//	*SnapshotRecord_PhaseData
 	Record        isSnapshotRecord_Record `protobuf_oneof:"record"`
 	Note          bool                    `protobuf:"varint,100,opt,name=note,proto3" json:"note,omitempty"` // the event is of the notes' log
 	unknownFields protoimpl.UnknownFields
@@ -6729,7 +7830,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[62]
+	mi := &file_fsm_pb_board_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6741,7 +7842,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[62]
+	mi := &file_fsm_pb_board_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6754,7 +7855,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{62}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SnapshotRecord) GetBoard() string {
@@ -6870,6 +7971,24 @@ func (x *SnapshotRecord) GetUsage() *Usage {
 	return nil
 }
 
+func (x *SnapshotRecord) GetPhase() *Phase {
+	if x != nil {
+		if x, ok := x.Record.(*SnapshotRecord_Phase); ok {
+			return x.Phase
+		}
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetPhaseData() *PhaseData {
+	if x != nil {
+		if x, ok := x.Record.(*SnapshotRecord_PhaseData); ok {
+			return x.PhaseData
+		}
+	}
+	return nil
+}
+
 func (x *SnapshotRecord) GetNote() bool {
 	if x != nil {
 		return x.Note
@@ -6925,6 +8044,14 @@ type SnapshotRecord_Usage struct {
 	Usage *Usage `protobuf:"bytes,15,opt,name=usage,proto3,oneof"`
 }
 
+type SnapshotRecord_Phase struct {
+	Phase *Phase `protobuf:"bytes,20,opt,name=phase,proto3,oneof"`
+}
+
+type SnapshotRecord_PhaseData struct {
+	PhaseData *PhaseData `protobuf:"bytes,21,opt,name=phase_data,json=phaseData,proto3,oneof"`
+}
+
 func (*SnapshotRecord_Head) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_Entry) isSnapshotRecord_Record() {}
@@ -6947,6 +8074,10 @@ func (*SnapshotRecord_Invalidation) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_Usage) isSnapshotRecord_Record() {}
 
+func (*SnapshotRecord_Phase) isSnapshotRecord_Record() {}
+
+func (*SnapshotRecord_PhaseData) isSnapshotRecord_Record() {}
+
 // DigestAt is one of the remembered digests (the last 1,024 entries).
 type DigestAt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6958,7 +8089,7 @@ type DigestAt struct {
 
 func (x *DigestAt) Reset() {
 	*x = DigestAt{}
-	mi := &file_fsm_pb_board_proto_msgTypes[63]
+	mi := &file_fsm_pb_board_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6970,7 +8101,7 @@ func (x *DigestAt) String() string {
 func (*DigestAt) ProtoMessage() {}
 
 func (x *DigestAt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[63]
+	mi := &file_fsm_pb_board_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6983,7 +8114,7 @@ func (x *DigestAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestAt.ProtoReflect.Descriptor instead.
 func (*DigestAt) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{63}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DigestAt) GetIndex() uint64 {
@@ -7017,7 +8148,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05Batch\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12/\n" +
 	"\x05stamp\x18\x02 \x01(\v2\x19.raftboard.board.v1.StampR\x05stamp\x127\n" +
-	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\xde\x0f\n" +
+	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\xc2\x13\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12/\n" +
 	"\x05actor\x18\x02 \x01(\v2\x19.raftboard.board.v1.ActorR\x05actor\x12\x12\n" +
@@ -7062,7 +8193,17 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x04fail\x18A \x01(\v2\x18.raftboard.board.v1.FailH\x00R\x04fail\x124\n" +
 	"\x06reopen\x18B \x01(\v2\x1a.raftboard.board.v1.ReopenH\x00R\x06reopen\x12G\n" +
 	"\rforce_release\x18C \x01(\v2 .raftboard.board.v1.ForceReleaseH\x00R\fforceRelease\x124\n" +
-	"\x06unpark\x18D \x01(\v2\x1a.raftboard.board.v1.UnparkH\x00R\x06unparkB\x04\n" +
+	"\x06unpark\x18D \x01(\v2\x1a.raftboard.board.v1.UnparkH\x00R\x06unpark\x12D\n" +
+	"\fphase_define\x18P \x01(\v2\x1f.raftboard.board.v1.PhaseDefineH\x00R\vphaseDefine\x12>\n" +
+	"\n" +
+	"phase_lock\x18Q \x01(\v2\x1d.raftboard.board.v1.PhaseLockH\x00R\tphaseLock\x12A\n" +
+	"\vphase_renew\x18R \x01(\v2\x1e.raftboard.board.v1.PhaseRenewH\x00R\n" +
+	"phaseRenew\x12D\n" +
+	"\fphase_unlock\x18S \x01(\v2\x1f.raftboard.board.v1.PhaseUnlockH\x00R\vphaseUnlock\x12A\n" +
+	"\vphase_write\x18T \x01(\v2\x1e.raftboard.board.v1.PhaseWriteH\x00R\n" +
+	"phaseWrite\x12J\n" +
+	"\x0ephase_complete\x18U \x01(\v2!.raftboard.board.v1.PhaseCompleteH\x00R\rphaseComplete\x12D\n" +
+	"\fphase_reopen\x18V \x01(\v2\x1f.raftboard.board.v1.PhaseReopenH\x00R\vphaseReopenB\x04\n" +
 	"\x02op\"9\n" +
 	"\x04Lead\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
@@ -7224,7 +8365,94 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x1a\n" +
 	"\x06Unpark\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\"\xeb\x01\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"D\n" +
+	"\vPhaseDefine\x125\n" +
+	"\x06phases\x18\x01 \x03(\v2\x1d.raftboard.board.v1.PhaseSpecR\x06phases\"\xa8\x01\n" +
+	"\tPhaseSpec\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\"\n" +
+	"\fdependencies\x18\x03 \x03(\tR\fdependencies\x12;\n" +
+	"\bexpected\x18\x04 \x03(\v2\x1f.raftboard.board.v1.ExpectedKeyR\bexpected\x12\x16\n" +
+	"\x06strict\x18\x05 \x01(\bR\x06strict\"3\n" +
+	"\vExpectedKey\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\"<\n" +
+	"\n" +
+	"PhaseInput\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\"W\n" +
+	"\tPhaseLock\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12$\n" +
+	"\vduration_ms\x18\x02 \x01(\x03H\x00R\n" +
+	"durationMs\x88\x01\x01B\x0e\n" +
+	"\f_duration_ms\"x\n" +
+	"\n" +
+	"PhaseRenew\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12$\n" +
+	"\vduration_ms\x18\x03 \x01(\x03H\x00R\n" +
+	"durationMs\x88\x01\x01B\x0e\n" +
+	"\f_duration_ms\"C\n" +
+	"\vPhaseUnlock\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\"\xa0\x02\n" +
+	"\n" +
+	"PhaseWrite\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x14\n" +
+	"\x05patch\x18\x02 \x01(\fR\x05patch\x12&\n" +
+	"\fversion_read\x18\x03 \x01(\x04H\x00R\vversionRead\x88\x01\x01\x12\x18\n" +
+	"\areplace\x18\x04 \x01(\bR\areplace\x12\x1f\n" +
+	"\vdelete_keys\x18\x05 \x03(\tR\n" +
+	"deleteKeys\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x06 \x01(\x04R\n" +
+	"generation\x12\x1a\n" +
+	"\bcomplete\x18\a \x01(\bR\bcomplete\x126\n" +
+	"\x06inputs\x18\b \x03(\v2\x1e.raftboard.board.v1.PhaseInputR\x06inputsB\x0f\n" +
+	"\r_version_read\"}\n" +
+	"\rPhaseComplete\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x126\n" +
+	"\x06inputs\x18\x03 \x03(\v2\x1e.raftboard.board.v1.PhaseInputR\x06inputs\"#\n" +
+	"\vPhaseReopen\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\"\x99\x04\n" +
+	"\x05Phase\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x127\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x1f.raftboard.board.v1.PhaseStatusR\x06status\x12\x14\n" +
+	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\x04R\aversion\x12\"\n" +
+	"\fdependencies\x18\x06 \x03(\tR\fdependencies\x12;\n" +
+	"\bexpected\x18\a \x03(\v2\x1f.raftboard.board.v1.ExpectedKeyR\bexpected\x12\x16\n" +
+	"\x06strict\x18\b \x01(\bR\x06strict\x126\n" +
+	"\x06inputs\x18\t \x03(\v2\x1e.raftboard.board.v1.PhaseInputR\x06inputs\x12!\n" +
+	"\fstale_inputs\x18\n" +
+	" \x01(\bR\vstaleInputs\x12\x16\n" +
+	"\x06author\x18\v \x01(\tR\x06author\x12\x1d\n" +
+	"\n" +
+	"acting_for\x18\f \x01(\tR\tactingFor\x12\x12\n" +
+	"\x04loop\x18\r \x01(\tR\x04loop\x12\x11\n" +
+	"\x04t_ms\x18\x0e \x01(\x03R\x03tMs\x12\x17\n" +
+	"\awall_ms\x18\x0f \x01(\x03R\x06wallMs\x12\x10\n" +
+	"\x03rev\x18\x10 \x01(\x04R\x03rev\x12&\n" +
+	"\x0fcreated_wall_ms\x18\x11 \x01(\x03R\rcreatedWallMs\"\xd8\x01\n" +
+	"\tPhaseData\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x16\n" +
+	"\x06author\x18\x04 \x01(\tR\x06author\x12\x1d\n" +
+	"\n" +
+	"acting_for\x18\x05 \x01(\tR\tactingFor\x12\x12\n" +
+	"\x04loop\x18\x06 \x01(\tR\x04loop\x12\x11\n" +
+	"\x04t_ms\x18\a \x01(\x03R\x03tMs\x12\x17\n" +
+	"\awall_ms\x18\b \x01(\x03R\x06wallMs\x12\x10\n" +
+	"\x03rev\x18\t \x01(\x04R\x03rev\"\xeb\x01\n" +
 	"\tNamespace\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12,\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x18.raftboard.board.v1.ModeR\x04mode\x12\x16\n" +
@@ -7464,7 +8692,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\adelayed\x18\x04 \x01(\x04R\adelayed\x12\x16\n" +
 	"\x06parked\x18\x05 \x01(\x04R\x06parked\x12\x12\n" +
 	"\x04done\x18\x06 \x01(\x04R\x04done\x12\x14\n" +
-	"\x05ready\x18\a \x01(\x04R\x05ready\"\x90\f\n" +
+	"\x05ready\x18\a \x01(\x04R\x05ready\"\xf4\f\n" +
 	"\x06Result\x125\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x1b.raftboard.board.v1.OutcomeR\aoutcome\x12,\n" +
 	"\x04code\x18\x02 \x01(\x0e2\x18.raftboard.board.v1.CodeR\x04code\x12\x18\n" +
@@ -7522,7 +8750,11 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x04t_ms\x18E \x01(\x03R\x03tMs\x12\x17\n" +
 	"\awall_ms\x18F \x01(\x03R\x06wallMs\x12\x1c\n" +
 	"\n" +
-	"in_the_way\x18G \x03(\tR\binTheWayB\x0f\n" +
+	"in_the_way\x18G \x03(\tR\binTheWay\x12\x16\n" +
+	"\x06merged\x18P \x01(\bR\x06merged\x12\x16\n" +
+	"\x06theirs\x18Q \x03(\tR\x06theirs\x12\x18\n" +
+	"\aoverlap\x18R \x03(\tR\aoverlap\x12\x18\n" +
+	"\amissing\x18S \x03(\tR\amissingB\x0f\n" +
 	"\r_failed_guardB\f\n" +
 	"\n" +
 	"_failed_op\"\x83\x01\n" +
@@ -7576,7 +8808,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"ConflictBy\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x10\n" +
-	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\xa9\x05\n" +
+	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\x9c\x06\n" +
 	"\x0eSnapshotRecord\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x123\n" +
 	"\x04head\x18\x02 \x01(\v2\x1d.raftboard.board.v1.BoardHeadH\x00R\x04head\x121\n" +
@@ -7590,7 +8822,10 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\tnote_rate\x18\n" +
 	" \x01(\v2\x1c.raftboard.board.v1.NoteRateH\x00R\bnoteRate\x12F\n" +
 	"\finvalidation\x18\f \x01(\v2 .raftboard.board.v1.InvalidationH\x00R\finvalidation\x121\n" +
-	"\x05usage\x18\x0f \x01(\v2\x19.raftboard.board.v1.UsageH\x00R\x05usage\x12\x12\n" +
+	"\x05usage\x18\x0f \x01(\v2\x19.raftboard.board.v1.UsageH\x00R\x05usage\x121\n" +
+	"\x05phase\x18\x14 \x01(\v2\x19.raftboard.board.v1.PhaseH\x00R\x05phase\x12>\n" +
+	"\n" +
+	"phase_data\x18\x15 \x01(\v2\x1d.raftboard.board.v1.PhaseDataH\x00R\tphaseData\x12\x12\n" +
 	"\x04note\x18d \x01(\bR\x04noteB\b\n" +
 	"\x06recordJ\x04\b\v\x10\f\"8\n" +
 	"\bDigestAt\x12\x14\n" +
@@ -7604,6 +8839,11 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\rROLE_OPERATOR\x10\x04\x12\x11\n" +
 	"\rROLE_DIGESTER\x10\x05\x12\x11\n" +
 	"\rROLE_OBSERVER\x10\x06*\x7f\n" +
+	"\vPhaseStatus\x12\x1c\n" +
+	"\x18PHASE_STATUS_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14PHASE_STATUS_PENDING\x10\x01\x12\x1c\n" +
+	"\x18PHASE_STATUS_IN_PROGRESS\x10\x02\x12\x1a\n" +
+	"\x16PHASE_STATUS_COMPLETED\x10\x03*\x7f\n" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vMODE_APPEND\x10\x01\x12\x0e\n" +
@@ -7634,7 +8874,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x16LOOP_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOOP_STATE_ACTIVE\x10\x01\x12\x17\n" +
 	"\x13LOOP_STATE_INACTIVE\x10\x02\x12\x14\n" +
-	"\x10LOOP_STATE_ENDED\x10\x03*\x95\x04\n" +
+	"\x10LOOP_STATE_ENDED\x10\x03*\x9e\x05\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_APPEND\x10\x01\x12\f\n" +
@@ -7661,17 +8901,24 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\tKIND_PARK\x10\x14\x12\x0f\n" +
 	"\vKIND_UNPARK\x10\x15\x12\x13\n" +
 	"\x0fKIND_INVALIDATE\x10\x16\x12\x14\n" +
-	"\x10KIND_BOARD_CLOSE\x10\x17\x12\x11\n" +
+	"\x10KIND_BOARD_CLOSE\x10\x17\x12\x15\n" +
+	"\x11KIND_PHASE_DEFINE\x10\x1e\x12\x13\n" +
+	"\x0fKIND_PHASE_LOCK\x10\x1f\x12\x15\n" +
+	"\x11KIND_PHASE_UNLOCK\x10 \x12\x14\n" +
+	"\x10KIND_PHASE_WRITE\x10!\x12\x17\n" +
+	"\x13KIND_PHASE_COMPLETE\x10\"\x12\x15\n" +
+	"\x11KIND_PHASE_REOPEN\x10#\x12\x11\n" +
 	"\rKIND_CONFLICT\x10@\x12\x10\n" +
 	"\fKIND_REFUSED\x10A\x12\x17\n" +
-	"\x13KIND_FENCE_REJECTED\x10B*j\n" +
+	"\x13KIND_FENCE_REJECTED\x10B*}\n" +
 	"\aSurface\x12\x17\n" +
 	"\x13SURFACE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"SURFACE_KV\x10\x01\x12\x11\n" +
 	"\rSURFACE_LEASE\x10\x02\x12\x10\n" +
 	"\fSURFACE_LOOP\x10\x03\x12\x11\n" +
-	"\rSURFACE_BOARD\x10\x04*\xdc\x01\n" +
+	"\rSURFACE_BOARD\x10\x04\x12\x11\n" +
+	"\rSURFACE_PHASE\x10\x05*\xdc\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -7683,7 +8930,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x10OUTCOME_NOT_SEEN\x10\x06\x12\x15\n" +
 	"\x11OUTCOME_ESCALATED\x10\a\x12\x13\n" +
 	"\x0fOUTCOME_TIMEOUT\x10\b\x12\x15\n" +
-	"\x11OUTCOME_CANCELLED\x10\t*\xa8\a\n" +
+	"\x11OUTCOME_CANCELLED\x10\t*\xbf\a\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10CODE_BAD_REQUEST\x10\x01\x12\x10\n" +
@@ -7727,7 +8974,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x10CODE_LIMIT_LOOPS\x10.\x12\x19\n" +
 	"\x15CODE_LIMIT_NAMESPACES\x10/\x12\x17\n" +
 	"\x13CODE_LIMIT_REQUESTS\x100\x12\x14\n" +
-	"\x10CODE_LIMIT_CITES\x101*K\n" +
+	"\x10CODE_LIMIT_CITES\x101\x12\x15\n" +
+	"\x11CODE_LIMIT_SCHEMA\x102*K\n" +
 	"\bProposed\x12\x18\n" +
 	"\x14PROPOSED_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vPROPOSED_NO\x10\x01\x12\x14\n" +
@@ -7745,187 +8993,216 @@ func file_fsm_pb_board_proto_rawDescGZIP() []byte {
 	return file_fsm_pb_board_proto_rawDescData
 }
 
-var file_fsm_pb_board_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_fsm_pb_board_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
+var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_fsm_pb_board_proto_goTypes = []any{
 	(Role)(0),               // 0: raftboard.board.v1.Role
-	(Mode)(0),               // 1: raftboard.board.v1.Mode
-	(LeaseState)(0),         // 2: raftboard.board.v1.LeaseState
-	(EndedBy)(0),            // 3: raftboard.board.v1.EndedBy
-	(LoopState)(0),          // 4: raftboard.board.v1.LoopState
-	(Kind)(0),               // 5: raftboard.board.v1.Kind
-	(Surface)(0),            // 6: raftboard.board.v1.Surface
-	(Outcome)(0),            // 7: raftboard.board.v1.Outcome
-	(Code)(0),               // 8: raftboard.board.v1.Code
-	(Proposed)(0),           // 9: raftboard.board.v1.Proposed
-	(*Actor)(nil),           // 10: raftboard.board.v1.Actor
-	(*Stamp)(nil),           // 11: raftboard.board.v1.Stamp
-	(*Batch)(nil),           // 12: raftboard.board.v1.Batch
-	(*Command)(nil),         // 13: raftboard.board.v1.Command
-	(*Lead)(nil),            // 14: raftboard.board.v1.Lead
-	(*Tick)(nil),            // 15: raftboard.board.v1.Tick
-	(*Level)(nil),           // 16: raftboard.board.v1.Level
-	(*NodePut)(nil),         // 17: raftboard.board.v1.NodePut
-	(*NodeDrop)(nil),        // 18: raftboard.board.v1.NodeDrop
-	(*ClusterSet)(nil),      // 19: raftboard.board.v1.ClusterSet
-	(*BoardCreate)(nil),     // 20: raftboard.board.v1.BoardCreate
-	(*BoardSet)(nil),        // 21: raftboard.board.v1.BoardSet
-	(*BoardCompact)(nil),    // 22: raftboard.board.v1.BoardCompact
-	(*BoardDelete)(nil),     // 23: raftboard.board.v1.BoardDelete
-	(*BoardClose)(nil),      // 24: raftboard.board.v1.BoardClose
-	(*LoopOpen)(nil),        // 25: raftboard.board.v1.LoopOpen
-	(*LoopRenewal)(nil),     // 26: raftboard.board.v1.LoopRenewal
-	(*LeaseRef)(nil),        // 27: raftboard.board.v1.LeaseRef
-	(*LoopKeepalive)(nil),   // 28: raftboard.board.v1.LoopKeepalive
-	(*LoopClose)(nil),       // 29: raftboard.board.v1.LoopClose
-	(*Set)(nil),             // 30: raftboard.board.v1.Set
-	(*Append)(nil),          // 31: raftboard.board.v1.Append
-	(*Delete)(nil),          // 32: raftboard.board.v1.Delete
-	(*Guard)(nil),           // 33: raftboard.board.v1.Guard
-	(*VersionIs)(nil),       // 34: raftboard.board.v1.VersionIs
-	(*TxnOp)(nil),           // 35: raftboard.board.v1.TxnOp
-	(*Txn)(nil),             // 36: raftboard.board.v1.Txn
-	(*Invalidate)(nil),      // 37: raftboard.board.v1.Invalidate
-	(*ReportConflict)(nil),  // 38: raftboard.board.v1.ReportConflict
-	(*Claim)(nil),           // 39: raftboard.board.v1.Claim
-	(*ClaimNext)(nil),       // 40: raftboard.board.v1.ClaimNext
-	(*Heartbeat)(nil),       // 41: raftboard.board.v1.Heartbeat
-	(*Release)(nil),         // 42: raftboard.board.v1.Release
-	(*Complete)(nil),        // 43: raftboard.board.v1.Complete
-	(*Fail)(nil),            // 44: raftboard.board.v1.Fail
-	(*Reopen)(nil),          // 45: raftboard.board.v1.Reopen
-	(*ForceRelease)(nil),    // 46: raftboard.board.v1.ForceRelease
-	(*Unpark)(nil),          // 47: raftboard.board.v1.Unpark
-	(*Namespace)(nil),       // 48: raftboard.board.v1.Namespace
-	(*BoardSettings)(nil),   // 49: raftboard.board.v1.BoardSettings
-	(*Entry)(nil),           // 50: raftboard.board.v1.Entry
-	(*Invalidation)(nil),    // 51: raftboard.board.v1.Invalidation
-	(*Mark)(nil),            // 52: raftboard.board.v1.Mark
-	(*Previous)(nil),        // 53: raftboard.board.v1.Previous
-	(*Lease)(nil),           // 54: raftboard.board.v1.Lease
-	(*Ended)(nil),           // 55: raftboard.board.v1.Ended
-	(*Loop)(nil),            // 56: raftboard.board.v1.Loop
-	(*Kept)(nil),            // 57: raftboard.board.v1.Kept
-	(*Event)(nil),           // 58: raftboard.board.v1.Event
-	(*Node)(nil),            // 59: raftboard.board.v1.Node
-	(*Leadership)(nil),      // 60: raftboard.board.v1.Leadership
-	(*ClusterRecord)(nil),   // 61: raftboard.board.v1.ClusterRecord
-	(*Counters)(nil),        // 62: raftboard.board.v1.Counters
-	(*Usage)(nil),           // 63: raftboard.board.v1.Usage
-	(*NamespaceCounts)(nil), // 64: raftboard.board.v1.NamespaceCounts
-	(*Result)(nil),          // 65: raftboard.board.v1.Result
-	(*LoopStatus)(nil),      // 66: raftboard.board.v1.LoopStatus
-	(*SnapshotHeader)(nil),  // 67: raftboard.board.v1.SnapshotHeader
-	(*BoardHead)(nil),       // 68: raftboard.board.v1.BoardHead
-	(*NoteRate)(nil),        // 69: raftboard.board.v1.NoteRate
-	(*ConflictCount)(nil),   // 70: raftboard.board.v1.ConflictCount
-	(*ConflictBy)(nil),      // 71: raftboard.board.v1.ConflictBy
-	(*SnapshotRecord)(nil),  // 72: raftboard.board.v1.SnapshotRecord
-	(*DigestAt)(nil),        // 73: raftboard.board.v1.DigestAt
+	(PhaseStatus)(0),        // 1: raftboard.board.v1.PhaseStatus
+	(Mode)(0),               // 2: raftboard.board.v1.Mode
+	(LeaseState)(0),         // 3: raftboard.board.v1.LeaseState
+	(EndedBy)(0),            // 4: raftboard.board.v1.EndedBy
+	(LoopState)(0),          // 5: raftboard.board.v1.LoopState
+	(Kind)(0),               // 6: raftboard.board.v1.Kind
+	(Surface)(0),            // 7: raftboard.board.v1.Surface
+	(Outcome)(0),            // 8: raftboard.board.v1.Outcome
+	(Code)(0),               // 9: raftboard.board.v1.Code
+	(Proposed)(0),           // 10: raftboard.board.v1.Proposed
+	(*Actor)(nil),           // 11: raftboard.board.v1.Actor
+	(*Stamp)(nil),           // 12: raftboard.board.v1.Stamp
+	(*Batch)(nil),           // 13: raftboard.board.v1.Batch
+	(*Command)(nil),         // 14: raftboard.board.v1.Command
+	(*Lead)(nil),            // 15: raftboard.board.v1.Lead
+	(*Tick)(nil),            // 16: raftboard.board.v1.Tick
+	(*Level)(nil),           // 17: raftboard.board.v1.Level
+	(*NodePut)(nil),         // 18: raftboard.board.v1.NodePut
+	(*NodeDrop)(nil),        // 19: raftboard.board.v1.NodeDrop
+	(*ClusterSet)(nil),      // 20: raftboard.board.v1.ClusterSet
+	(*BoardCreate)(nil),     // 21: raftboard.board.v1.BoardCreate
+	(*BoardSet)(nil),        // 22: raftboard.board.v1.BoardSet
+	(*BoardCompact)(nil),    // 23: raftboard.board.v1.BoardCompact
+	(*BoardDelete)(nil),     // 24: raftboard.board.v1.BoardDelete
+	(*BoardClose)(nil),      // 25: raftboard.board.v1.BoardClose
+	(*LoopOpen)(nil),        // 26: raftboard.board.v1.LoopOpen
+	(*LoopRenewal)(nil),     // 27: raftboard.board.v1.LoopRenewal
+	(*LeaseRef)(nil),        // 28: raftboard.board.v1.LeaseRef
+	(*LoopKeepalive)(nil),   // 29: raftboard.board.v1.LoopKeepalive
+	(*LoopClose)(nil),       // 30: raftboard.board.v1.LoopClose
+	(*Set)(nil),             // 31: raftboard.board.v1.Set
+	(*Append)(nil),          // 32: raftboard.board.v1.Append
+	(*Delete)(nil),          // 33: raftboard.board.v1.Delete
+	(*Guard)(nil),           // 34: raftboard.board.v1.Guard
+	(*VersionIs)(nil),       // 35: raftboard.board.v1.VersionIs
+	(*TxnOp)(nil),           // 36: raftboard.board.v1.TxnOp
+	(*Txn)(nil),             // 37: raftboard.board.v1.Txn
+	(*Invalidate)(nil),      // 38: raftboard.board.v1.Invalidate
+	(*ReportConflict)(nil),  // 39: raftboard.board.v1.ReportConflict
+	(*Claim)(nil),           // 40: raftboard.board.v1.Claim
+	(*ClaimNext)(nil),       // 41: raftboard.board.v1.ClaimNext
+	(*Heartbeat)(nil),       // 42: raftboard.board.v1.Heartbeat
+	(*Release)(nil),         // 43: raftboard.board.v1.Release
+	(*Complete)(nil),        // 44: raftboard.board.v1.Complete
+	(*Fail)(nil),            // 45: raftboard.board.v1.Fail
+	(*Reopen)(nil),          // 46: raftboard.board.v1.Reopen
+	(*ForceRelease)(nil),    // 47: raftboard.board.v1.ForceRelease
+	(*Unpark)(nil),          // 48: raftboard.board.v1.Unpark
+	(*PhaseDefine)(nil),     // 49: raftboard.board.v1.PhaseDefine
+	(*PhaseSpec)(nil),       // 50: raftboard.board.v1.PhaseSpec
+	(*ExpectedKey)(nil),     // 51: raftboard.board.v1.ExpectedKey
+	(*PhaseInput)(nil),      // 52: raftboard.board.v1.PhaseInput
+	(*PhaseLock)(nil),       // 53: raftboard.board.v1.PhaseLock
+	(*PhaseRenew)(nil),      // 54: raftboard.board.v1.PhaseRenew
+	(*PhaseUnlock)(nil),     // 55: raftboard.board.v1.PhaseUnlock
+	(*PhaseWrite)(nil),      // 56: raftboard.board.v1.PhaseWrite
+	(*PhaseComplete)(nil),   // 57: raftboard.board.v1.PhaseComplete
+	(*PhaseReopen)(nil),     // 58: raftboard.board.v1.PhaseReopen
+	(*Phase)(nil),           // 59: raftboard.board.v1.Phase
+	(*PhaseData)(nil),       // 60: raftboard.board.v1.PhaseData
+	(*Namespace)(nil),       // 61: raftboard.board.v1.Namespace
+	(*BoardSettings)(nil),   // 62: raftboard.board.v1.BoardSettings
+	(*Entry)(nil),           // 63: raftboard.board.v1.Entry
+	(*Invalidation)(nil),    // 64: raftboard.board.v1.Invalidation
+	(*Mark)(nil),            // 65: raftboard.board.v1.Mark
+	(*Previous)(nil),        // 66: raftboard.board.v1.Previous
+	(*Lease)(nil),           // 67: raftboard.board.v1.Lease
+	(*Ended)(nil),           // 68: raftboard.board.v1.Ended
+	(*Loop)(nil),            // 69: raftboard.board.v1.Loop
+	(*Kept)(nil),            // 70: raftboard.board.v1.Kept
+	(*Event)(nil),           // 71: raftboard.board.v1.Event
+	(*Node)(nil),            // 72: raftboard.board.v1.Node
+	(*Leadership)(nil),      // 73: raftboard.board.v1.Leadership
+	(*ClusterRecord)(nil),   // 74: raftboard.board.v1.ClusterRecord
+	(*Counters)(nil),        // 75: raftboard.board.v1.Counters
+	(*Usage)(nil),           // 76: raftboard.board.v1.Usage
+	(*NamespaceCounts)(nil), // 77: raftboard.board.v1.NamespaceCounts
+	(*Result)(nil),          // 78: raftboard.board.v1.Result
+	(*LoopStatus)(nil),      // 79: raftboard.board.v1.LoopStatus
+	(*SnapshotHeader)(nil),  // 80: raftboard.board.v1.SnapshotHeader
+	(*BoardHead)(nil),       // 81: raftboard.board.v1.BoardHead
+	(*NoteRate)(nil),        // 82: raftboard.board.v1.NoteRate
+	(*ConflictCount)(nil),   // 83: raftboard.board.v1.ConflictCount
+	(*ConflictBy)(nil),      // 84: raftboard.board.v1.ConflictBy
+	(*SnapshotRecord)(nil),  // 85: raftboard.board.v1.SnapshotRecord
+	(*DigestAt)(nil),        // 86: raftboard.board.v1.DigestAt
 }
 var file_fsm_pb_board_proto_depIdxs = []int32{
-	0,  // 0: raftboard.board.v1.Actor.roles:type_name -> raftboard.board.v1.Role
-	11, // 1: raftboard.board.v1.Batch.stamp:type_name -> raftboard.board.v1.Stamp
-	13, // 2: raftboard.board.v1.Batch.commands:type_name -> raftboard.board.v1.Command
-	10, // 3: raftboard.board.v1.Command.actor:type_name -> raftboard.board.v1.Actor
-	14, // 4: raftboard.board.v1.Command.lead:type_name -> raftboard.board.v1.Lead
-	15, // 5: raftboard.board.v1.Command.tick:type_name -> raftboard.board.v1.Tick
-	16, // 6: raftboard.board.v1.Command.level:type_name -> raftboard.board.v1.Level
-	17, // 7: raftboard.board.v1.Command.node_put:type_name -> raftboard.board.v1.NodePut
-	18, // 8: raftboard.board.v1.Command.node_drop:type_name -> raftboard.board.v1.NodeDrop
-	19, // 9: raftboard.board.v1.Command.cluster_set:type_name -> raftboard.board.v1.ClusterSet
-	20, // 10: raftboard.board.v1.Command.board_create:type_name -> raftboard.board.v1.BoardCreate
-	21, // 11: raftboard.board.v1.Command.board_set:type_name -> raftboard.board.v1.BoardSet
-	22, // 12: raftboard.board.v1.Command.board_compact:type_name -> raftboard.board.v1.BoardCompact
-	23, // 13: raftboard.board.v1.Command.board_delete:type_name -> raftboard.board.v1.BoardDelete
-	24, // 14: raftboard.board.v1.Command.board_close:type_name -> raftboard.board.v1.BoardClose
-	25, // 15: raftboard.board.v1.Command.loop_open:type_name -> raftboard.board.v1.LoopOpen
-	28, // 16: raftboard.board.v1.Command.loop_keepalive:type_name -> raftboard.board.v1.LoopKeepalive
-	29, // 17: raftboard.board.v1.Command.loop_close:type_name -> raftboard.board.v1.LoopClose
-	30, // 18: raftboard.board.v1.Command.set:type_name -> raftboard.board.v1.Set
-	31, // 19: raftboard.board.v1.Command.append:type_name -> raftboard.board.v1.Append
-	32, // 20: raftboard.board.v1.Command.delete:type_name -> raftboard.board.v1.Delete
-	36, // 21: raftboard.board.v1.Command.txn:type_name -> raftboard.board.v1.Txn
-	38, // 22: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
-	37, // 23: raftboard.board.v1.Command.invalidate:type_name -> raftboard.board.v1.Invalidate
-	39, // 24: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
-	40, // 25: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
-	41, // 26: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
-	42, // 27: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
-	43, // 28: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
-	44, // 29: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
-	45, // 30: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
-	46, // 31: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
-	47, // 32: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
-	59, // 33: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
-	49, // 34: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
-	49, // 35: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
-	26, // 36: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
-	27, // 37: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
-	27, // 38: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	27, // 39: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
-	27, // 40: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	27, // 41: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
-	34, // 42: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
-	27, // 43: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
-	30, // 44: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
-	31, // 45: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
-	32, // 46: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
-	39, // 47: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
-	42, // 48: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
-	43, // 49: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
-	44, // 50: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
-	33, // 51: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
-	35, // 52: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
-	1,  // 53: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
-	48, // 54: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
-	27, // 55: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	51, // 56: raftboard.board.v1.Mark.invalidation:type_name -> raftboard.board.v1.Invalidation
-	3,  // 57: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
-	2,  // 58: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
-	3,  // 59: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
-	53, // 60: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
-	3,  // 61: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
-	4,  // 62: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
-	55, // 63: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
-	7,  // 64: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
-	8,  // 65: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
-	5,  // 66: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
-	6,  // 67: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
-	3,  // 68: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
-	8,  // 69: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
-	60, // 70: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
-	59, // 71: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
-	7,  // 72: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
-	8,  // 73: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
-	53, // 74: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
-	64, // 75: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	55, // 76: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
-	66, // 77: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
-	65, // 78: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
-	9,  // 79: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
-	8,  // 80: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
-	4,  // 81: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
-	61, // 82: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	49, // 83: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
-	62, // 84: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
-	71, // 85: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
-	68, // 86: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
-	50, // 87: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
-	54, // 88: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
-	56, // 89: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
-	57, // 90: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
-	58, // 91: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
-	70, // 92: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
-	73, // 93: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
-	69, // 94: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
-	51, // 95: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
-	63, // 96: raftboard.board.v1.SnapshotRecord.usage:type_name -> raftboard.board.v1.Usage
-	97, // [97:97] is the sub-list for method output_type
-	97, // [97:97] is the sub-list for method input_type
-	97, // [97:97] is the sub-list for extension type_name
-	97, // [97:97] is the sub-list for extension extendee
-	0,  // [0:97] is the sub-list for field type_name
+	0,   // 0: raftboard.board.v1.Actor.roles:type_name -> raftboard.board.v1.Role
+	12,  // 1: raftboard.board.v1.Batch.stamp:type_name -> raftboard.board.v1.Stamp
+	14,  // 2: raftboard.board.v1.Batch.commands:type_name -> raftboard.board.v1.Command
+	11,  // 3: raftboard.board.v1.Command.actor:type_name -> raftboard.board.v1.Actor
+	15,  // 4: raftboard.board.v1.Command.lead:type_name -> raftboard.board.v1.Lead
+	16,  // 5: raftboard.board.v1.Command.tick:type_name -> raftboard.board.v1.Tick
+	17,  // 6: raftboard.board.v1.Command.level:type_name -> raftboard.board.v1.Level
+	18,  // 7: raftboard.board.v1.Command.node_put:type_name -> raftboard.board.v1.NodePut
+	19,  // 8: raftboard.board.v1.Command.node_drop:type_name -> raftboard.board.v1.NodeDrop
+	20,  // 9: raftboard.board.v1.Command.cluster_set:type_name -> raftboard.board.v1.ClusterSet
+	21,  // 10: raftboard.board.v1.Command.board_create:type_name -> raftboard.board.v1.BoardCreate
+	22,  // 11: raftboard.board.v1.Command.board_set:type_name -> raftboard.board.v1.BoardSet
+	23,  // 12: raftboard.board.v1.Command.board_compact:type_name -> raftboard.board.v1.BoardCompact
+	24,  // 13: raftboard.board.v1.Command.board_delete:type_name -> raftboard.board.v1.BoardDelete
+	25,  // 14: raftboard.board.v1.Command.board_close:type_name -> raftboard.board.v1.BoardClose
+	26,  // 15: raftboard.board.v1.Command.loop_open:type_name -> raftboard.board.v1.LoopOpen
+	29,  // 16: raftboard.board.v1.Command.loop_keepalive:type_name -> raftboard.board.v1.LoopKeepalive
+	30,  // 17: raftboard.board.v1.Command.loop_close:type_name -> raftboard.board.v1.LoopClose
+	31,  // 18: raftboard.board.v1.Command.set:type_name -> raftboard.board.v1.Set
+	32,  // 19: raftboard.board.v1.Command.append:type_name -> raftboard.board.v1.Append
+	33,  // 20: raftboard.board.v1.Command.delete:type_name -> raftboard.board.v1.Delete
+	37,  // 21: raftboard.board.v1.Command.txn:type_name -> raftboard.board.v1.Txn
+	39,  // 22: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
+	38,  // 23: raftboard.board.v1.Command.invalidate:type_name -> raftboard.board.v1.Invalidate
+	40,  // 24: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
+	41,  // 25: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
+	42,  // 26: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
+	43,  // 27: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
+	44,  // 28: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
+	45,  // 29: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
+	46,  // 30: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
+	47,  // 31: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
+	48,  // 32: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
+	49,  // 33: raftboard.board.v1.Command.phase_define:type_name -> raftboard.board.v1.PhaseDefine
+	53,  // 34: raftboard.board.v1.Command.phase_lock:type_name -> raftboard.board.v1.PhaseLock
+	54,  // 35: raftboard.board.v1.Command.phase_renew:type_name -> raftboard.board.v1.PhaseRenew
+	55,  // 36: raftboard.board.v1.Command.phase_unlock:type_name -> raftboard.board.v1.PhaseUnlock
+	56,  // 37: raftboard.board.v1.Command.phase_write:type_name -> raftboard.board.v1.PhaseWrite
+	57,  // 38: raftboard.board.v1.Command.phase_complete:type_name -> raftboard.board.v1.PhaseComplete
+	58,  // 39: raftboard.board.v1.Command.phase_reopen:type_name -> raftboard.board.v1.PhaseReopen
+	72,  // 40: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
+	62,  // 41: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
+	62,  // 42: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
+	27,  // 43: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
+	28,  // 44: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
+	28,  // 45: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	28,  // 46: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
+	28,  // 47: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	28,  // 48: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
+	35,  // 49: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
+	28,  // 50: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
+	31,  // 51: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
+	32,  // 52: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
+	33,  // 53: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
+	40,  // 54: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
+	43,  // 55: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
+	44,  // 56: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
+	45,  // 57: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
+	34,  // 58: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
+	36,  // 59: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
+	50,  // 60: raftboard.board.v1.PhaseDefine.phases:type_name -> raftboard.board.v1.PhaseSpec
+	51,  // 61: raftboard.board.v1.PhaseSpec.expected:type_name -> raftboard.board.v1.ExpectedKey
+	52,  // 62: raftboard.board.v1.PhaseWrite.inputs:type_name -> raftboard.board.v1.PhaseInput
+	52,  // 63: raftboard.board.v1.PhaseComplete.inputs:type_name -> raftboard.board.v1.PhaseInput
+	1,   // 64: raftboard.board.v1.Phase.status:type_name -> raftboard.board.v1.PhaseStatus
+	51,  // 65: raftboard.board.v1.Phase.expected:type_name -> raftboard.board.v1.ExpectedKey
+	52,  // 66: raftboard.board.v1.Phase.inputs:type_name -> raftboard.board.v1.PhaseInput
+	2,   // 67: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
+	61,  // 68: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
+	28,  // 69: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	64,  // 70: raftboard.board.v1.Mark.invalidation:type_name -> raftboard.board.v1.Invalidation
+	4,   // 71: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
+	3,   // 72: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
+	4,   // 73: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
+	66,  // 74: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
+	4,   // 75: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
+	5,   // 76: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
+	68,  // 77: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
+	8,   // 78: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
+	9,   // 79: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
+	6,   // 80: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
+	7,   // 81: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
+	4,   // 82: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
+	9,   // 83: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
+	73,  // 84: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
+	72,  // 85: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
+	8,   // 86: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
+	9,   // 87: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
+	66,  // 88: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
+	77,  // 89: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	68,  // 90: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
+	79,  // 91: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
+	78,  // 92: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
+	10,  // 93: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
+	9,   // 94: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
+	5,   // 95: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
+	74,  // 96: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	62,  // 97: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
+	75,  // 98: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
+	84,  // 99: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
+	81,  // 100: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
+	63,  // 101: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
+	67,  // 102: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
+	69,  // 103: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
+	70,  // 104: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
+	71,  // 105: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
+	83,  // 106: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
+	86,  // 107: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
+	82,  // 108: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
+	64,  // 109: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
+	76,  // 110: raftboard.board.v1.SnapshotRecord.usage:type_name -> raftboard.board.v1.Usage
+	59,  // 111: raftboard.board.v1.SnapshotRecord.phase:type_name -> raftboard.board.v1.Phase
+	60,  // 112: raftboard.board.v1.SnapshotRecord.phase_data:type_name -> raftboard.board.v1.PhaseData
+	113, // [113:113] is the sub-list for method output_type
+	113, // [113:113] is the sub-list for method input_type
+	113, // [113:113] is the sub-list for extension type_name
+	113, // [113:113] is the sub-list for extension extendee
+	0,   // [0:113] is the sub-list for field type_name
 }
 
 func init() { file_fsm_pb_board_proto_init() }
@@ -7963,6 +9240,13 @@ func file_fsm_pb_board_proto_init() {
 		(*Command_Reopen)(nil),
 		(*Command_ForceRelease)(nil),
 		(*Command_Unpark)(nil),
+		(*Command_PhaseDefine)(nil),
+		(*Command_PhaseLock)(nil),
+		(*Command_PhaseRenew)(nil),
+		(*Command_PhaseUnlock)(nil),
+		(*Command_PhaseWrite)(nil),
+		(*Command_PhaseComplete)(nil),
+		(*Command_PhaseReopen)(nil),
 	}
 	file_fsm_pb_board_proto_msgTypes[9].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[23].OneofWrappers = []any{
@@ -7984,8 +9268,11 @@ func file_fsm_pb_board_proto_init() {
 	file_fsm_pb_board_proto_msgTypes[30].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[31].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[33].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[55].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[62].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[42].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[43].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[45].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[67].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[74].OneofWrappers = []any{
 		(*SnapshotRecord_Head)(nil),
 		(*SnapshotRecord_Entry)(nil),
 		(*SnapshotRecord_Lease)(nil),
@@ -7997,14 +9284,16 @@ func file_fsm_pb_board_proto_init() {
 		(*SnapshotRecord_NoteRate)(nil),
 		(*SnapshotRecord_Invalidation)(nil),
 		(*SnapshotRecord_Usage)(nil),
+		(*SnapshotRecord_Phase)(nil),
+		(*SnapshotRecord_PhaseData)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_pb_board_proto_rawDesc), len(file_fsm_pb_board_proto_rawDesc)),
-			NumEnums:      10,
-			NumMessages:   64,
+			NumEnums:      11,
+			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -26,6 +26,8 @@ type board struct {
 	rates     Table[*boardpb.NoteRate]
 	marks     Table[*boardpb.Invalidation]
 	usage     Table[*boardpb.Usage] // by the pattern of the namespace
+	phases    Table[*boardpb.Phase]
+	phaseData Table[*boardpb.PhaseData]
 	changes   eventLog
 	notes     eventLog
 	sum       Sum // of all of these
@@ -84,6 +86,8 @@ func newBoard(s *State, name string) *board {
 		rates:     newTable[*boardpb.NoteRate](g),
 		marks:     newTable[*boardpb.Invalidation](g),
 		usage:     newTable[*boardpb.Usage](g),
+		phases:    newTable[*boardpb.Phase](g),
+		phaseData: newTable[*boardpb.PhaseData](g),
 		head:      head{nextQueuePos: 1},
 		idem:      newIdemOrder(),
 		nonces:    map[string]string{},
@@ -335,6 +339,9 @@ func (x *Txn) Stranded(schema *Schema) (first string, n int) {
 	})
 	x.b.leases.index.Scan(func(key string, r *Record[*leaseRecord]) bool {
 		l := r.newest().now
+		if _, lock := PhaseOf(key); lock {
+			return true // a phase is in no namespace
+		}
 		if l.State != boardpb.LeaseState_LEASE_STATE_FREE && !l.Posted {
 			check(key)
 		}

@@ -36,6 +36,8 @@ func (x *Txn) Commit() (rev uint64) {
 	commitPlain(x, at, &x.rates, &b.rates, (*encoder).noteRate)
 	commitPlain(x, at, &x.marks, &b.marks, (*encoder).invalidation)
 	commitPlain(x, at, &x.usage, &b.usage, (*encoder).usage)
+	commitPlain(x, at, &x.phases, &b.phases, (*encoder).phase)
+	commitPlain(x, at, &x.phaseData, &b.phaseData, (*encoder).phaseData)
 	if x.compactEvents > 0 {
 		x.trimEvents(&b.changes, &x.head.trimmedChange)
 		x.trimEvents(&b.notes, &x.head.trimmedNote)
@@ -53,7 +55,7 @@ func (x *Txn) empty() bool {
 	return len(x.events) == 0 && x.compactEvents == 0 && x.head == x.b.head &&
 		len(x.entries.list) == 0 && len(x.leases.list) == 0 && len(x.loops.list) == 0 &&
 		len(x.kept.list) == 0 && len(x.conflicts.list) == 0 && len(x.rates.list) == 0 && len(x.marks.list) == 0 &&
-		len(x.usage.list) == 0
+		len(x.usage.list) == 0 && len(x.phases.list) == 0 && len(x.phaseData.list) == 0
 }
 
 // PendingRev is the rev an answer names: the commit's, or the board's when it takes none.

@@ -194,3 +194,6 @@ func CheckName(name string) string {
 
 // CheckBoardName says what is wrong with a board's name (SPEC F-33), or "".
 func CheckBoardName(name string) string { return checkSegment(name, false) }
+
+// CheckPhaseID says what is wrong with the id of a phase (SPEC PH-2), or "".
+func CheckPhaseID(id string) string { return checkSegment(id, false) }

@@ -53,11 +53,16 @@ const (
 	ExpiriesPerStep = 256
 	ClaimScan       = 1024
 	NotesPerSecond  = 10
-	LeaseBytes      = 256     // counted for a lease record
-	LeaseStates     = 100     // of a lease record that are kept, with the one that is now
-	ResultsReserve  = 8       // results of finished items may fill this fraction above the cap
-	MaxTxnValues    = 1 << 20 // bytes of values in the answer to a txn
-	CompactPerWrite = 1024    // old versions one write may push out of a full board
+	PhaseVersions   = 100       // of a phase's data that are kept, for three-way merges
+	MaxPhases       = 1024      // of a board
+	MaxPhaseList    = 64        // phases of one define; dependencies, expected keys, inputs of one phase
+	MaxPhaseDeletes = 256       // keys that one write deletes
+	DefaultPhaseMs  = 1_800_000 // lock of a phase
+	LeaseBytes      = 256       // counted for a lease record
+	LeaseStates     = 100       // of a lease record that are kept, with the one that is now
+	ResultsReserve  = 8         // results of finished items may fill this fraction above the cap
+	MaxTxnValues    = 1 << 20   // bytes of values in the answer to a txn
+	CompactPerWrite = 1024      // old versions one write may push out of a full board
 
 	MaxChanges     = 100_000
 	MaxNotes       = 20_000
@@ -68,5 +73,6 @@ const (
 
 	entryOverhead = 128 // bytes counted for a version beside its texts
 	leaseOverhead = LeaseBytes
+	phaseOverhead = 512 // bytes counted for a phase beside its data
 	pastOverhead  = 128 // bytes counted for an earlier state of a lease, which shares its texts
 )

@@ -68,6 +68,12 @@ func (p *published) export(each func(*boardpb.SnapshotRecord) error) (err error)
 	walk(p.usage, p.at, &err, func(u *boardpb.Usage) bool {
 		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Usage{Usage: u}})
 	})
+	walk(p.phases, p.at, &err, func(v *boardpb.Phase) bool {
+		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Phase{Phase: v}})
+	})
+	walk(p.phaseData, p.at, &err, func(d *boardpb.PhaseData) bool {
+		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_PhaseData{PhaseData: d}})
+	})
 	for _, log := range []*eventLog{&p.changes, &p.notes} {
 		for o := log.first; o < log.next && err == nil; o++ {
 			put(&boardpb.SnapshotRecord{Note: log == &p.notes, Record: &boardpb.SnapshotRecord_Event{Event: log.at(o)}})
@@ -154,6 +160,12 @@ func (l *Loader) Load(r *boardpb.SnapshotRecord) error {
 	case *boardpb.SnapshotRecord_Usage:
 		sum = e.usage(b.name, v.Usage)
 		b.usage.put(0, v.Usage.Pattern, v.Usage)
+	case *boardpb.SnapshotRecord_Phase:
+		sum = e.phase(b.name, v.Phase)
+		b.phases.put(0, v.Phase.Id, v.Phase)
+	case *boardpb.SnapshotRecord_PhaseData:
+		sum = e.phaseData(b.name, v.PhaseData)
+		b.phaseData.put(0, phaseVersion(v.PhaseData.Phase, v.PhaseData.Version), v.PhaseData)
 	case *boardpb.SnapshotRecord_Event:
 		sum = e.event(b.name, v.Event)
 		log := &b.changes

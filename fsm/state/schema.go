@@ -126,6 +126,9 @@ func badTable(code boardpb.Code, field, why string) *boardpb.Result {
 
 // Find returns the namespace of a key, or nil.
 func (s *Schema) Find(key string) *Space {
+	if _, lock := PhaseOf(key); lock {
+		return nil // a phase is in no namespace, whatever a pattern matches
+	}
 	head, _, _ := strings.Cut(key, "/")
 	for _, space := range s.first[head] {
 		if space.Pattern.Match(key) {

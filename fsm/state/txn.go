@@ -22,6 +22,8 @@ type Txn struct {
 	rates     staged[*boardpb.NoteRate]
 	marks     staged[*boardpb.Invalidation]
 	usage     staged[*boardpb.Usage]
+	phases    staged[*boardpb.Phase]
+	phaseData staged[*boardpb.PhaseData]
 	events    []*boardpb.Event
 
 	compactEvents uint64         // events before this rev go at Commit
@@ -105,6 +107,8 @@ func (x *Txn) Discard() {
 	x.rates.reset()
 	x.marks.reset()
 	x.usage.reset()
+	x.phases.reset()
+	x.phaseData.reset()
 	clear(x.events)
 	x.events = x.events[:0]
 	x.head, x.compactEvents, x.lostStates = x.b.head, 0, nil

@@ -41,6 +41,8 @@ type published struct {
 	marks     Index[*boardpb.Invalidation]
 	citing    *btree.Set[string]
 	usage     Index[*boardpb.Usage]
+	phases    Index[*boardpb.Phase]
+	phaseData Index[*boardpb.PhaseData]
 	changes   eventLog
 	notes     eventLog
 	counts    []*boardpb.NamespaceCounts
@@ -73,7 +75,8 @@ func (b *board) publish(at uint64) *published {
 		name: b.name, at: at, head: b.head, settings: b.settings, schema: b.schema, sum: b.sum, settSum: b.settSum,
 		entries: b.entries.publish(), leases: b.leases.publish(), loops: b.loops.publish(),
 		kept: b.kept.publish(), conflicts: b.conflicts.publish(), rates: b.rates.publish(), marks: b.marks.publish(),
-		usage:   b.usage.publish(),
+		usage:  b.usage.publish(),
+		phases: b.phases.publish(), phaseData: b.phaseData.publish(),
 		changes: b.changes, notes: b.notes, counts: b.counts, current: b.current.Copy(),
 		authors: b.authors.index.Copy(), citing: b.citations(),
 	}
@@ -202,7 +205,8 @@ func (b *Board) Keys(from string, each func(key string, k *Key) bool) {
 	b.entries.ascend(from, b.at, each)
 }
 
-// Lease returns a lease record, or nil; Leases walks them in the order of their keys.
+// Lease returns a lease record, or nil; Leases walks those of keys, in their order. The lock
+// of a phase is the lease of its PhaseKey.
 func (b *Board) Lease(key string) *boardpb.Lease {
 	rec, _ := b.leases.get(key, b.at)
 	if b.past != nil {
@@ -213,6 +217,9 @@ func (b *Board) Lease(key string) *boardpb.Lease {
 
 func (b *Board) Leases(from string, each func(key string, l *boardpb.Lease) bool) {
 	b.leases.ascend(from, b.at, func(key string, rec *leaseRecord) bool {
+		if _, lock := PhaseOf(key); lock {
+			return true
+		}
 		if b.past == nil {
 			return each(key, rec.now)
 		}

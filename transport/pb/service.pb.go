@@ -326,6 +326,8 @@ type ReadRequest struct {
 	//	*ReadRequest_View
 	//	*ReadRequest_Trace
 	//	*ReadRequest_Diff
+	//	*ReadRequest_Phase
+	//	*ReadRequest_Phases
 	Query         isReadRequest_Query `protobuf_oneof:"query"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -534,6 +536,24 @@ func (x *ReadRequest) GetDiff() *DiffQuery {
 	return nil
 }
 
+func (x *ReadRequest) GetPhase() *PhaseQuery {
+	if x != nil {
+		if x, ok := x.Query.(*ReadRequest_Phase); ok {
+			return x.Phase
+		}
+	}
+	return nil
+}
+
+func (x *ReadRequest) GetPhases() *PhasesQuery {
+	if x != nil {
+		if x, ok := x.Query.(*ReadRequest_Phases); ok {
+			return x.Phases
+		}
+	}
+	return nil
+}
+
 type isReadRequest_Query interface {
 	isReadRequest_Query()
 }
@@ -590,6 +610,14 @@ type ReadRequest_Diff struct {
 	Diff *DiffQuery `protobuf:"bytes,36,opt,name=diff,proto3,oneof"`
 }
 
+type ReadRequest_Phase struct {
+	Phase *PhaseQuery `protobuf:"bytes,40,opt,name=phase,proto3,oneof"`
+}
+
+type ReadRequest_Phases struct {
+	Phases *PhasesQuery `protobuf:"bytes,41,opt,name=phases,proto3,oneof"`
+}
+
 func (*ReadRequest_Get) isReadRequest_Query() {}
 
 func (*ReadRequest_History) isReadRequest_Query() {}
@@ -615,6 +643,10 @@ func (*ReadRequest_View) isReadRequest_Query() {}
 func (*ReadRequest_Trace) isReadRequest_Query() {}
 
 func (*ReadRequest_Diff) isReadRequest_Query() {}
+
+func (*ReadRequest_Phase) isReadRequest_Query() {}
+
+func (*ReadRequest_Phases) isReadRequest_Query() {}
 
 type GetQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1405,6 +1437,110 @@ func (x *LoopQuery) GetAfter() string {
 	return ""
 }
 
+type PhaseQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	WaitMs        int64                  `protobuf:"varint,2,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseQuery) Reset() {
+	*x = PhaseQuery{}
+	mi := &file_transport_pb_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseQuery) ProtoMessage() {}
+
+func (x *PhaseQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseQuery.ProtoReflect.Descriptor instead.
+func (*PhaseQuery) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PhaseQuery) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PhaseQuery) GetWaitMs() int64 {
+	if x != nil {
+		return x.WaitMs
+	}
+	return 0
+}
+
+type PhasesQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	After         string                 `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhasesQuery) Reset() {
+	*x = PhasesQuery{}
+	mi := &file_transport_pb_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhasesQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhasesQuery) ProtoMessage() {}
+
+func (x *PhasesQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhasesQuery.ProtoReflect.Descriptor instead.
+func (*PhasesQuery) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PhasesQuery) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *PhasesQuery) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 type ReadResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Failure     *pb.Result             `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"` // set when the read was refused; its code says why
@@ -1430,6 +1566,8 @@ type ReadResponse struct {
 	//	*ReadResponse_View
 	//	*ReadResponse_Trace
 	//	*ReadResponse_Diff
+	//	*ReadResponse_Phase
+	//	*ReadResponse_Phases
 	Answer        isReadResponse_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1437,7 +1575,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1587,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1600,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReadResponse) GetFailure() *pb.Result {
@@ -1645,6 +1783,24 @@ func (x *ReadResponse) GetDiff() *DiffAnswer {
 	return nil
 }
 
+func (x *ReadResponse) GetPhase() *PhaseAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ReadResponse_Phase); ok {
+			return x.Phase
+		}
+	}
+	return nil
+}
+
+func (x *ReadResponse) GetPhases() *PhasesAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ReadResponse_Phases); ok {
+			return x.Phases
+		}
+	}
+	return nil
+}
+
 type isReadResponse_Answer interface {
 	isReadResponse_Answer()
 }
@@ -1701,6 +1857,14 @@ type ReadResponse_Diff struct {
 	Diff *DiffAnswer `protobuf:"bytes,36,opt,name=diff,proto3,oneof"`
 }
 
+type ReadResponse_Phase struct {
+	Phase *PhaseAnswer `protobuf:"bytes,40,opt,name=phase,proto3,oneof"`
+}
+
+type ReadResponse_Phases struct {
+	Phases *PhasesAnswer `protobuf:"bytes,41,opt,name=phases,proto3,oneof"`
+}
+
 func (*ReadResponse_Get) isReadResponse_Answer() {}
 
 func (*ReadResponse_History) isReadResponse_Answer() {}
@@ -1727,6 +1891,10 @@ func (*ReadResponse_Trace) isReadResponse_Answer() {}
 
 func (*ReadResponse_Diff) isReadResponse_Answer() {}
 
+func (*ReadResponse_Phase) isReadResponse_Answer() {}
+
+func (*ReadResponse_Phases) isReadResponse_Answer() {}
+
 type GetAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entry         *pb.Entry              `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
@@ -1740,7 +1908,7 @@ type GetAnswer struct {
 
 func (x *GetAnswer) Reset() {
 	*x = GetAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1920,7 @@ func (x *GetAnswer) String() string {
 func (*GetAnswer) ProtoMessage() {}
 
 func (x *GetAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1933,7 @@ func (x *GetAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAnswer.ProtoReflect.Descriptor instead.
 func (*GetAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetAnswer) GetEntry() *pb.Entry {
@@ -1815,7 +1983,7 @@ type HistoryAnswer struct {
 
 func (x *HistoryAnswer) Reset() {
 	*x = HistoryAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1995,7 @@ func (x *HistoryAnswer) String() string {
 func (*HistoryAnswer) ProtoMessage() {}
 
 func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +2008,7 @@ func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryAnswer.ProtoReflect.Descriptor instead.
 func (*HistoryAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HistoryAnswer) GetEntries() []*pb.Entry {
@@ -1889,7 +2057,7 @@ type ListItem struct {
 
 func (x *ListItem) Reset() {
 	*x = ListItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +2069,7 @@ func (x *ListItem) String() string {
 func (*ListItem) ProtoMessage() {}
 
 func (x *ListItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +2082,7 @@ func (x *ListItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListItem.ProtoReflect.Descriptor instead.
 func (*ListItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListItem) GetKey() string {
@@ -1997,7 +2165,7 @@ type ListAnswer struct {
 
 func (x *ListAnswer) Reset() {
 	*x = ListAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2177,7 @@ func (x *ListAnswer) String() string {
 func (*ListAnswer) ProtoMessage() {}
 
 func (x *ListAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2190,7 @@ func (x *ListAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
 func (*ListAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListAnswer) GetItems() []*ListItem {
@@ -2051,7 +2219,7 @@ type DumpAnswer struct {
 
 func (x *DumpAnswer) Reset() {
 	*x = DumpAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2231,7 @@ func (x *DumpAnswer) String() string {
 func (*DumpAnswer) ProtoMessage() {}
 
 func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2244,7 @@ func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpAnswer.ProtoReflect.Descriptor instead.
 func (*DumpAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DumpAnswer) GetEntries() []*pb.Entry {
@@ -2117,7 +2285,7 @@ type LeasesAnswer struct {
 
 func (x *LeasesAnswer) Reset() {
 	*x = LeasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2297,7 @@ func (x *LeasesAnswer) String() string {
 func (*LeasesAnswer) ProtoMessage() {}
 
 func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2310,7 @@ func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasesAnswer.ProtoReflect.Descriptor instead.
 func (*LeasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeasesAnswer) GetLeases() []*LeaseRow {
@@ -2172,7 +2340,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2352,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2365,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaseRow) GetLease() *pb.Lease {
@@ -2247,7 +2415,7 @@ type EventsAnswer struct {
 
 func (x *EventsAnswer) Reset() {
 	*x = EventsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2427,7 @@ func (x *EventsAnswer) String() string {
 func (*EventsAnswer) ProtoMessage() {}
 
 func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2440,7 @@ func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
 func (*EventsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EventsAnswer) GetEvents() []*pb.Event {
@@ -2314,7 +2482,7 @@ type DescribeAnswer struct {
 
 func (x *DescribeAnswer) Reset() {
 	*x = DescribeAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2494,7 @@ func (x *DescribeAnswer) String() string {
 func (*DescribeAnswer) ProtoMessage() {}
 
 func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2507,7 @@ func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeAnswer.ProtoReflect.Descriptor instead.
 func (*DescribeAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DescribeAnswer) GetHead() *pb.BoardHead {
@@ -2380,7 +2548,7 @@ type StatsAnswer struct {
 
 func (x *StatsAnswer) Reset() {
 	*x = StatsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2560,7 @@ func (x *StatsAnswer) String() string {
 func (*StatsAnswer) ProtoMessage() {}
 
 func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2573,7 @@ func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsAnswer.ProtoReflect.Descriptor instead.
 func (*StatsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StatsAnswer) GetCounters() *pb.Counters {
@@ -2483,7 +2651,7 @@ type SpaceStats struct {
 
 func (x *SpaceStats) Reset() {
 	*x = SpaceStats{}
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2663,7 @@ func (x *SpaceStats) String() string {
 func (*SpaceStats) ProtoMessage() {}
 
 func (x *SpaceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2676,7 @@ func (x *SpaceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpaceStats.ProtoReflect.Descriptor instead.
 func (*SpaceStats) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SpaceStats) GetUsage() *pb.Usage {
@@ -2553,7 +2721,7 @@ type DiffItem struct {
 
 func (x *DiffItem) Reset() {
 	*x = DiffItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +2733,7 @@ func (x *DiffItem) String() string {
 func (*DiffItem) ProtoMessage() {}
 
 func (x *DiffItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2578,7 +2746,7 @@ func (x *DiffItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffItem.ProtoReflect.Descriptor instead.
 func (*DiffItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DiffItem) GetKey() string {
@@ -2635,7 +2803,7 @@ type DiffAnswer struct {
 
 func (x *DiffAnswer) Reset() {
 	*x = DiffAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2647,7 +2815,7 @@ func (x *DiffAnswer) String() string {
 func (*DiffAnswer) ProtoMessage() {}
 
 func (x *DiffAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2660,7 +2828,7 @@ func (x *DiffAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffAnswer.ProtoReflect.Descriptor instead.
 func (*DiffAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DiffAnswer) GetItems() []*DiffItem {
@@ -2701,7 +2869,7 @@ type BoardsAnswer struct {
 
 func (x *BoardsAnswer) Reset() {
 	*x = BoardsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +2881,7 @@ func (x *BoardsAnswer) String() string {
 func (*BoardsAnswer) ProtoMessage() {}
 
 func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +2894,7 @@ func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardsAnswer.ProtoReflect.Descriptor instead.
 func (*BoardsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *BoardsAnswer) GetBoards() []*BoardRow {
@@ -2758,7 +2926,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2938,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2951,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *BoardRow) GetName() string {
@@ -2848,7 +3016,7 @@ type ViewAnswer struct {
 
 func (x *ViewAnswer) Reset() {
 	*x = ViewAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2860,7 +3028,7 @@ func (x *ViewAnswer) String() string {
 func (*ViewAnswer) ProtoMessage() {}
 
 func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2873,7 +3041,7 @@ func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnswer.ProtoReflect.Descriptor instead.
 func (*ViewAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ViewAnswer) GetText() string {
@@ -2925,7 +3093,7 @@ type TraceAnswer struct {
 
 func (x *TraceAnswer) Reset() {
 	*x = TraceAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +3105,7 @@ func (x *TraceAnswer) String() string {
 func (*TraceAnswer) ProtoMessage() {}
 
 func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +3118,7 @@ func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceAnswer.ProtoReflect.Descriptor instead.
 func (*TraceAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TraceAnswer) GetEntry() *pb.Entry {
@@ -3001,7 +3169,7 @@ type TraceRow struct {
 
 func (x *TraceRow) Reset() {
 	*x = TraceRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3181,7 @@ func (x *TraceRow) String() string {
 func (*TraceRow) ProtoMessage() {}
 
 func (x *TraceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3194,7 @@ func (x *TraceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRow.ProtoReflect.Descriptor instead.
 func (*TraceRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TraceRow) GetRef() string {
@@ -3064,6 +3232,151 @@ func (x *TraceRow) GetInvalidation() *pb.Invalidation {
 	return nil
 }
 
+// PhaseAnswer is a phase with its lock. The data is there only for who may read it.
+type PhaseAnswer struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Phase             *pb.Phase              `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Data              *pb.PhaseData          `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	LockedBy          string                 `protobuf:"bytes,3,opt,name=locked_by,json=lockedBy,proto3" json:"locked_by,omitempty"` // both set, or neither
+	LockedUntilTMs    int64                  `protobuf:"varint,4,opt,name=locked_until_t_ms,json=lockedUntilTMs,proto3" json:"locked_until_t_ms,omitempty"`
+	LockedUntilWallMs int64                  `protobuf:"varint,5,opt,name=locked_until_wall_ms,json=lockedUntilWallMs,proto3" json:"locked_until_wall_ms,omitempty"` // an estimate: only board time decides
+	LockGeneration    uint64                 `protobuf:"varint,6,opt,name=lock_generation,json=lockGeneration,proto3" json:"lock_generation,omitempty"`
+	NotReady          bool                   `protobuf:"varint,7,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"` // it is not completed, and the caller may not read it before
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *PhaseAnswer) Reset() {
+	*x = PhaseAnswer{}
+	mi := &file_transport_pb_service_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseAnswer) ProtoMessage() {}
+
+func (x *PhaseAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseAnswer.ProtoReflect.Descriptor instead.
+func (*PhaseAnswer) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *PhaseAnswer) GetPhase() *pb.Phase {
+	if x != nil {
+		return x.Phase
+	}
+	return nil
+}
+
+func (x *PhaseAnswer) GetData() *pb.PhaseData {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *PhaseAnswer) GetLockedBy() string {
+	if x != nil {
+		return x.LockedBy
+	}
+	return ""
+}
+
+func (x *PhaseAnswer) GetLockedUntilTMs() int64 {
+	if x != nil {
+		return x.LockedUntilTMs
+	}
+	return 0
+}
+
+func (x *PhaseAnswer) GetLockedUntilWallMs() int64 {
+	if x != nil {
+		return x.LockedUntilWallMs
+	}
+	return 0
+}
+
+func (x *PhaseAnswer) GetLockGeneration() uint64 {
+	if x != nil {
+		return x.LockGeneration
+	}
+	return 0
+}
+
+func (x *PhaseAnswer) GetNotReady() bool {
+	if x != nil {
+		return x.NotReady
+	}
+	return false
+}
+
+type PhasesAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phases        []*PhaseAnswer         `protobuf:"bytes,1,rep,name=phases,proto3" json:"phases,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhasesAnswer) Reset() {
+	*x = PhasesAnswer{}
+	mi := &file_transport_pb_service_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhasesAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhasesAnswer) ProtoMessage() {}
+
+func (x *PhasesAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhasesAnswer.ProtoReflect.Descriptor instead.
+func (*PhasesAnswer) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *PhasesAnswer) GetPhases() []*PhaseAnswer {
+	if x != nil {
+		return x.Phases
+	}
+	return nil
+}
+
+func (x *PhasesAnswer) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type LoopAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Loop          *pb.Loop               `protobuf:"bytes,1,opt,name=loop,proto3" json:"loop,omitempty"`
@@ -3075,7 +3388,7 @@ type LoopAnswer struct {
 
 func (x *LoopAnswer) Reset() {
 	*x = LoopAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3087,7 +3400,7 @@ func (x *LoopAnswer) String() string {
 func (*LoopAnswer) ProtoMessage() {}
 
 func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3100,7 +3413,7 @@ func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAnswer.ProtoReflect.Descriptor instead.
 func (*LoopAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LoopAnswer) GetLoop() *pb.Loop {
@@ -3140,7 +3453,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3465,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3478,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SessionRequest) GetId() uint64 {
@@ -3246,7 +3559,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3258,7 +3571,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3271,7 +3584,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
 }
 
 type SessionResponse struct {
@@ -3289,7 +3602,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3614,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3627,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -3390,7 +3703,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3715,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3728,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -3452,7 +3765,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3777,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3790,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchRequest) GetBoard() string {
@@ -3595,7 +3908,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3607,7 +3920,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3620,7 +3933,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchResponse) GetMessage() isWatchResponse_Message {
@@ -3739,7 +4052,7 @@ type WatchOpened struct {
 
 func (x *WatchOpened) Reset() {
 	*x = WatchOpened{}
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3751,7 +4064,7 @@ func (x *WatchOpened) String() string {
 func (*WatchOpened) ProtoMessage() {}
 
 func (x *WatchOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3764,7 +4077,7 @@ func (x *WatchOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOpened.ProtoReflect.Descriptor instead.
 func (*WatchOpened) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchOpened) GetRev() uint64 {
@@ -3804,7 +4117,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3816,7 +4129,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3829,7 +4142,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SnapshotEnd) GetRev() uint64 {
@@ -3848,7 +4161,7 @@ type WatchEvents struct {
 
 func (x *WatchEvents) Reset() {
 	*x = WatchEvents{}
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3860,7 +4173,7 @@ func (x *WatchEvents) String() string {
 func (*WatchEvents) ProtoMessage() {}
 
 func (x *WatchEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3873,7 +4186,7 @@ func (x *WatchEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvents.ProtoReflect.Descriptor instead.
 func (*WatchEvents) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WatchEvents) GetEvents() []*WatchEvent {
@@ -3894,7 +4207,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +4219,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4232,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WatchEvent) GetEvent() *pb.Event {
@@ -3952,7 +4265,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4277,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4290,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Bookmark) GetRev() uint64 {
@@ -3997,7 +4310,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4009,7 +4322,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4022,7 +4335,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExportRequest) GetBoard() string {
@@ -4054,7 +4367,7 @@ type ExportResponse struct {
 
 func (x *ExportResponse) Reset() {
 	*x = ExportResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4066,7 +4379,7 @@ func (x *ExportResponse) String() string {
 func (*ExportResponse) ProtoMessage() {}
 
 func (x *ExportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4079,7 +4392,7 @@ func (x *ExportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportResponse.ProtoReflect.Descriptor instead.
 func (*ExportResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ExportResponse) GetMessage() isExportResponse_Message {
@@ -4153,7 +4466,7 @@ type ExportHeader struct {
 
 func (x *ExportHeader) Reset() {
 	*x = ExportHeader{}
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4165,7 +4478,7 @@ func (x *ExportHeader) String() string {
 func (*ExportHeader) ProtoMessage() {}
 
 func (x *ExportHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4178,7 +4491,7 @@ func (x *ExportHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportHeader.ProtoReflect.Descriptor instead.
 func (*ExportHeader) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ExportHeader) GetBoard() string {
@@ -4239,7 +4552,7 @@ type ExportRecords struct {
 
 func (x *ExportRecords) Reset() {
 	*x = ExportRecords{}
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4564,7 @@ func (x *ExportRecords) String() string {
 func (*ExportRecords) ProtoMessage() {}
 
 func (x *ExportRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +4577,7 @@ func (x *ExportRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRecords.ProtoReflect.Descriptor instead.
 func (*ExportRecords) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExportRecords) GetRecords() []*pb.SnapshotRecord {
@@ -4283,7 +4596,7 @@ type ExportEnd struct {
 
 func (x *ExportEnd) Reset() {
 	*x = ExportEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4295,7 +4608,7 @@ func (x *ExportEnd) String() string {
 func (*ExportEnd) ProtoMessage() {}
 
 func (x *ExportEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4308,7 +4621,7 @@ func (x *ExportEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEnd.ProtoReflect.Descriptor instead.
 func (*ExportEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExportEnd) GetRecords() uint64 {
@@ -4327,7 +4640,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4339,7 +4652,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4352,7 +4665,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StatusRequest) GetLocal() bool {
@@ -4381,7 +4694,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4393,7 +4706,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4406,7 +4719,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -4524,7 +4837,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4536,7 +4849,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4549,7 +4862,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *NodeState) GetId() string {
@@ -4770,7 +5083,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4782,7 +5095,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4795,7 +5108,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
 }
 
 type NodesResponse struct {
@@ -4807,7 +5120,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4819,7 +5132,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4832,7 +5145,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *NodesResponse) GetNodes() []*NodeState {
@@ -4851,7 +5164,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4863,7 +5176,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4876,7 +5189,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AddRequest) GetName() string {
@@ -4895,7 +5208,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4907,7 +5220,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4920,7 +5233,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AddResponse) GetMessage() string {
@@ -4939,7 +5252,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4951,7 +5264,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4964,7 +5277,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -4983,7 +5296,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4995,7 +5308,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5008,7 +5321,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RemoveResponse) GetMessage() string {
@@ -5027,7 +5340,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5039,7 +5352,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5052,7 +5365,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -5071,7 +5384,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5083,7 +5396,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5096,7 +5409,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *PromoteResponse) GetMessage() string {
@@ -5115,7 +5428,7 @@ type DemoteRequest struct {
 
 func (x *DemoteRequest) Reset() {
 	*x = DemoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5127,7 +5440,7 @@ func (x *DemoteRequest) String() string {
 func (*DemoteRequest) ProtoMessage() {}
 
 func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5140,7 +5453,7 @@ func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
 func (*DemoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DemoteRequest) GetId() string {
@@ -5159,7 +5472,7 @@ type DemoteResponse struct {
 
 func (x *DemoteResponse) Reset() {
 	*x = DemoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5171,7 +5484,7 @@ func (x *DemoteResponse) String() string {
 func (*DemoteResponse) ProtoMessage() {}
 
 func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5184,7 +5497,7 @@ func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
 func (*DemoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DemoteResponse) GetMessage() string {
@@ -5203,7 +5516,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5215,7 +5528,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5228,7 +5541,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *StepDownRequest) GetTo() string {
@@ -5247,7 +5560,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5259,7 +5572,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5272,7 +5585,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -5292,7 +5605,7 @@ type SettingsRequest struct {
 
 func (x *SettingsRequest) Reset() {
 	*x = SettingsRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5304,7 +5617,7 @@ func (x *SettingsRequest) String() string {
 func (*SettingsRequest) ProtoMessage() {}
 
 func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5317,7 +5630,7 @@ func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsRequest.ProtoReflect.Descriptor instead.
 func (*SettingsRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SettingsRequest) GetGraceMs() int64 {
@@ -5344,7 +5657,7 @@ type SettingsResponse struct {
 
 func (x *SettingsResponse) Reset() {
 	*x = SettingsResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5356,7 +5669,7 @@ func (x *SettingsResponse) String() string {
 func (*SettingsResponse) ProtoMessage() {}
 
 func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5369,7 +5682,7 @@ func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsResponse.ProtoReflect.Descriptor instead.
 func (*SettingsResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SettingsResponse) GetGraceMs() int64 {
@@ -5394,7 +5707,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5406,7 +5719,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5419,7 +5732,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
 }
 
 type SnapshotChunk struct {
@@ -5433,7 +5746,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5445,7 +5758,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5458,7 +5771,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SnapshotChunk) GetIndex() uint64 {
@@ -5490,7 +5803,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5502,7 +5815,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5515,7 +5828,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
 }
 
 type MembersResponse struct {
@@ -5531,7 +5844,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5543,7 +5856,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5556,7 +5869,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MembersResponse) GetClusterId() string {
@@ -5605,7 +5918,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5617,7 +5930,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5630,7 +5943,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Timing) GetHeartbeatMs() int64 {
@@ -5667,7 +5980,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5679,7 +5992,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5692,7 +6005,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *HelloRequest) GetClusterId() string {
@@ -5747,7 +6060,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5759,7 +6072,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5772,7 +6085,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *HelloResponse) GetClusterId() string {
@@ -5849,7 +6162,7 @@ type IntentRequest struct {
 
 func (x *IntentRequest) Reset() {
 	*x = IntentRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5861,7 +6174,7 @@ func (x *IntentRequest) String() string {
 func (*IntentRequest) ProtoMessage() {}
 
 func (x *IntentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5874,7 +6187,7 @@ func (x *IntentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentRequest.ProtoReflect.Descriptor instead.
 func (*IntentRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *IntentRequest) GetClusterId() string {
@@ -5909,7 +6222,7 @@ type IntentResponse struct {
 
 func (x *IntentResponse) Reset() {
 	*x = IntentResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5921,7 +6234,7 @@ func (x *IntentResponse) String() string {
 func (*IntentResponse) ProtoMessage() {}
 
 func (x *IntentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5934,7 +6247,7 @@ func (x *IntentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentResponse.ProtoReflect.Descriptor instead.
 func (*IntentResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *IntentResponse) GetAccepted() bool {
@@ -5970,7 +6283,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5982,7 +6295,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5995,7 +6308,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *JoinRequest) GetClusterId() string {
@@ -6037,7 +6350,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6049,7 +6362,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6062,7 +6375,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -6099,7 +6412,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6111,7 +6424,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6124,7 +6437,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ForwardRequest) GetId() uint64 {
@@ -6166,7 +6479,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6178,7 +6491,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6191,7 +6504,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ForwardResponse) GetId() uint64 {
@@ -6224,7 +6537,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6236,7 +6549,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6249,7 +6562,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *FenceRequest) GetFrom() string {
@@ -6269,7 +6582,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[84]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6281,7 +6594,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[84]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6294,7 +6607,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{84}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *FenceResponse) GetIndex() uint64 {
@@ -6320,7 +6633,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[85]
+	mi := &file_transport_pb_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6332,7 +6645,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[85]
+	mi := &file_transport_pb_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6345,7 +6658,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{85}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DigestRequest) GetIndex() uint64 {
@@ -6365,7 +6678,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[86]
+	mi := &file_transport_pb_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6377,7 +6690,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[86]
+	mi := &file_transport_pb_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6390,7 +6703,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{86}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DigestResponse) GetKnown() bool {
@@ -6415,7 +6728,7 @@ type NodeStatusRequest struct {
 
 func (x *NodeStatusRequest) Reset() {
 	*x = NodeStatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[87]
+	mi := &file_transport_pb_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6427,7 +6740,7 @@ func (x *NodeStatusRequest) String() string {
 func (*NodeStatusRequest) ProtoMessage() {}
 
 func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[87]
+	mi := &file_transport_pb_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6440,7 +6753,7 @@ func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*NodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{87}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{91}
 }
 
 type NodeStatusResponse struct {
@@ -6452,7 +6765,7 @@ type NodeStatusResponse struct {
 
 func (x *NodeStatusResponse) Reset() {
 	*x = NodeStatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[88]
+	mi := &file_transport_pb_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6464,7 +6777,7 @@ func (x *NodeStatusResponse) String() string {
 func (*NodeStatusResponse) ProtoMessage() {}
 
 func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[88]
+	mi := &file_transport_pb_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6477,7 +6790,7 @@ func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*NodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{88}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *NodeStatusResponse) GetState() *NodeState {
@@ -6502,7 +6815,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rApplyResponse\x122\n" +
 	"\x06result\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\x06result\x12,\n" +
 	"\x06leader\x18\x02 \x01(\v2\x14.raftboard.v1.LeaderR\x06leader\x12\x17\n" +
-	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\x8b\a\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xf2\a\n" +
 	"\vReadRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12;\n" +
 	"\vconsistency\x18\x02 \x01(\x0e2\x19.raftboard.v1.ConsistencyR\vconsistency\x12 \n" +
@@ -6525,7 +6838,9 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"loopStatus\x12-\n" +
 	"\x04view\x18\x1e \x01(\v2\x17.raftboard.v1.ViewQueryH\x00R\x04view\x120\n" +
 	"\x05trace\x18\x1f \x01(\v2\x18.raftboard.v1.TraceQueryH\x00R\x05trace\x12-\n" +
-	"\x04diff\x18$ \x01(\v2\x17.raftboard.v1.DiffQueryH\x00R\x04diffB\a\n" +
+	"\x04diff\x18$ \x01(\v2\x17.raftboard.v1.DiffQueryH\x00R\x04diff\x120\n" +
+	"\x05phase\x18( \x01(\v2\x18.raftboard.v1.PhaseQueryH\x00R\x05phase\x123\n" +
+	"\x06phases\x18) \x01(\v2\x19.raftboard.v1.PhasesQueryH\x00R\x06phasesB\a\n" +
 	"\x05query\"\x1c\n" +
 	"\bGetQuery\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"]\n" +
@@ -6581,7 +6896,14 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\tLoopQuery\x12\x12\n" +
 	"\x04loop\x18\x01 \x01(\tR\x04loop\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"\xcd\a\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\";\n" +
+	"\n" +
+	"PhaseQuery\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x17\n" +
+	"\await_ms\x18\x02 \x01(\x03R\x06waitMs\"9\n" +
+	"\vPhasesQuery\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"\xb6\b\n" +
 	"\fReadResponse\x124\n" +
 	"\afailure\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\afailure\x12\x10\n" +
 	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x11\n" +
@@ -6604,7 +6926,9 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"loopStatus\x12.\n" +
 	"\x04view\x18\x1e \x01(\v2\x18.raftboard.v1.ViewAnswerH\x00R\x04view\x121\n" +
 	"\x05trace\x18\x1f \x01(\v2\x19.raftboard.v1.TraceAnswerH\x00R\x05trace\x12.\n" +
-	"\x04diff\x18$ \x01(\v2\x18.raftboard.v1.DiffAnswerH\x00R\x04diffB\b\n" +
+	"\x04diff\x18$ \x01(\v2\x18.raftboard.v1.DiffAnswerH\x00R\x04diff\x121\n" +
+	"\x05phase\x18( \x01(\v2\x19.raftboard.v1.PhaseAnswerH\x00R\x05phase\x124\n" +
+	"\x06phases\x18) \x01(\v2\x1a.raftboard.v1.PhasesAnswerH\x00R\x06phasesB\b\n" +
 	"\x06answer\"\xdf\x01\n" +
 	"\tGetAnswer\x12/\n" +
 	"\x05entry\x18\x01 \x01(\v2\x19.raftboard.board.v1.EntryR\x05entry\x12\x14\n" +
@@ -6724,7 +7048,18 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\bcites_it\x18\x02 \x01(\bR\acitesIt\x12\x1a\n" +
 	"\bdistance\x18\x03 \x01(\rR\bdistance\x12/\n" +
 	"\x05entry\x18\x04 \x01(\v2\x19.raftboard.board.v1.EntryR\x05entry\x12D\n" +
-	"\finvalidation\x18\x05 \x01(\v2 .raftboard.board.v1.InvalidationR\finvalidation\"\x81\x01\n" +
+	"\finvalidation\x18\x05 \x01(\v2 .raftboard.board.v1.InvalidationR\finvalidation\"\xb0\x02\n" +
+	"\vPhaseAnswer\x12/\n" +
+	"\x05phase\x18\x01 \x01(\v2\x19.raftboard.board.v1.PhaseR\x05phase\x121\n" +
+	"\x04data\x18\x02 \x01(\v2\x1d.raftboard.board.v1.PhaseDataR\x04data\x12\x1b\n" +
+	"\tlocked_by\x18\x03 \x01(\tR\blockedBy\x12)\n" +
+	"\x11locked_until_t_ms\x18\x04 \x01(\x03R\x0elockedUntilTMs\x12/\n" +
+	"\x14locked_until_wall_ms\x18\x05 \x01(\x03R\x11lockedUntilWallMs\x12'\n" +
+	"\x0flock_generation\x18\x06 \x01(\x04R\x0elockGeneration\x12\x1b\n" +
+	"\tnot_ready\x18\a \x01(\bR\bnotReady\"U\n" +
+	"\fPhasesAnswer\x121\n" +
+	"\x06phases\x18\x01 \x03(\v2\x19.raftboard.v1.PhaseAnswerR\x06phases\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\x81\x01\n" +
 	"\n" +
 	"LoopAnswer\x12,\n" +
 	"\x04loop\x18\x01 \x01(\v2\x18.raftboard.board.v1.LoopR\x04loop\x121\n" +
@@ -7017,7 +7352,7 @@ func file_transport_pb_service_proto_rawDescGZIP() []byte {
 }
 
 var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
+var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_transport_pb_service_proto_goTypes = []any{
 	(Consistency)(0),           // 0: raftboard.v1.Consistency
 	(Change)(0),                // 1: raftboard.v1.Change
@@ -7038,101 +7373,107 @@ var file_transport_pb_service_proto_goTypes = []any{
 	(*TraceQuery)(nil),         // 16: raftboard.v1.TraceQuery
 	(*DiffQuery)(nil),          // 17: raftboard.v1.DiffQuery
 	(*LoopQuery)(nil),          // 18: raftboard.v1.LoopQuery
-	(*ReadResponse)(nil),       // 19: raftboard.v1.ReadResponse
-	(*GetAnswer)(nil),          // 20: raftboard.v1.GetAnswer
-	(*HistoryAnswer)(nil),      // 21: raftboard.v1.HistoryAnswer
-	(*ListItem)(nil),           // 22: raftboard.v1.ListItem
-	(*ListAnswer)(nil),         // 23: raftboard.v1.ListAnswer
-	(*DumpAnswer)(nil),         // 24: raftboard.v1.DumpAnswer
-	(*LeasesAnswer)(nil),       // 25: raftboard.v1.LeasesAnswer
-	(*LeaseRow)(nil),           // 26: raftboard.v1.LeaseRow
-	(*EventsAnswer)(nil),       // 27: raftboard.v1.EventsAnswer
-	(*DescribeAnswer)(nil),     // 28: raftboard.v1.DescribeAnswer
-	(*StatsAnswer)(nil),        // 29: raftboard.v1.StatsAnswer
-	(*SpaceStats)(nil),         // 30: raftboard.v1.SpaceStats
-	(*DiffItem)(nil),           // 31: raftboard.v1.DiffItem
-	(*DiffAnswer)(nil),         // 32: raftboard.v1.DiffAnswer
-	(*BoardsAnswer)(nil),       // 33: raftboard.v1.BoardsAnswer
-	(*BoardRow)(nil),           // 34: raftboard.v1.BoardRow
-	(*ViewAnswer)(nil),         // 35: raftboard.v1.ViewAnswer
-	(*TraceAnswer)(nil),        // 36: raftboard.v1.TraceAnswer
-	(*TraceRow)(nil),           // 37: raftboard.v1.TraceRow
-	(*LoopAnswer)(nil),         // 38: raftboard.v1.LoopAnswer
-	(*SessionRequest)(nil),     // 39: raftboard.v1.SessionRequest
-	(*Cancel)(nil),             // 40: raftboard.v1.Cancel
-	(*SessionResponse)(nil),    // 41: raftboard.v1.SessionResponse
-	(*Goodbye)(nil),            // 42: raftboard.v1.Goodbye
-	(*WatchRequest)(nil),       // 43: raftboard.v1.WatchRequest
-	(*WatchResponse)(nil),      // 44: raftboard.v1.WatchResponse
-	(*WatchOpened)(nil),        // 45: raftboard.v1.WatchOpened
-	(*SnapshotEnd)(nil),        // 46: raftboard.v1.SnapshotEnd
-	(*WatchEvents)(nil),        // 47: raftboard.v1.WatchEvents
-	(*WatchEvent)(nil),         // 48: raftboard.v1.WatchEvent
-	(*Bookmark)(nil),           // 49: raftboard.v1.Bookmark
-	(*ExportRequest)(nil),      // 50: raftboard.v1.ExportRequest
-	(*ExportResponse)(nil),     // 51: raftboard.v1.ExportResponse
-	(*ExportHeader)(nil),       // 52: raftboard.v1.ExportHeader
-	(*ExportRecords)(nil),      // 53: raftboard.v1.ExportRecords
-	(*ExportEnd)(nil),          // 54: raftboard.v1.ExportEnd
-	(*StatusRequest)(nil),      // 55: raftboard.v1.StatusRequest
-	(*StatusResponse)(nil),     // 56: raftboard.v1.StatusResponse
-	(*NodeState)(nil),          // 57: raftboard.v1.NodeState
-	(*NodesRequest)(nil),       // 58: raftboard.v1.NodesRequest
-	(*NodesResponse)(nil),      // 59: raftboard.v1.NodesResponse
-	(*AddRequest)(nil),         // 60: raftboard.v1.AddRequest
-	(*AddResponse)(nil),        // 61: raftboard.v1.AddResponse
-	(*RemoveRequest)(nil),      // 62: raftboard.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 63: raftboard.v1.RemoveResponse
-	(*PromoteRequest)(nil),     // 64: raftboard.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 65: raftboard.v1.PromoteResponse
-	(*DemoteRequest)(nil),      // 66: raftboard.v1.DemoteRequest
-	(*DemoteResponse)(nil),     // 67: raftboard.v1.DemoteResponse
-	(*StepDownRequest)(nil),    // 68: raftboard.v1.StepDownRequest
-	(*StepDownResponse)(nil),   // 69: raftboard.v1.StepDownResponse
-	(*SettingsRequest)(nil),    // 70: raftboard.v1.SettingsRequest
-	(*SettingsResponse)(nil),   // 71: raftboard.v1.SettingsResponse
-	(*SnapshotRequest)(nil),    // 72: raftboard.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),      // 73: raftboard.v1.SnapshotChunk
-	(*MembersRequest)(nil),     // 74: raftboard.v1.MembersRequest
-	(*MembersResponse)(nil),    // 75: raftboard.v1.MembersResponse
-	(*Timing)(nil),             // 76: raftboard.v1.Timing
-	(*HelloRequest)(nil),       // 77: raftboard.v1.HelloRequest
-	(*HelloResponse)(nil),      // 78: raftboard.v1.HelloResponse
-	(*IntentRequest)(nil),      // 79: raftboard.v1.IntentRequest
-	(*IntentResponse)(nil),     // 80: raftboard.v1.IntentResponse
-	(*JoinRequest)(nil),        // 81: raftboard.v1.JoinRequest
-	(*JoinResponse)(nil),       // 82: raftboard.v1.JoinResponse
-	(*ForwardRequest)(nil),     // 83: raftboard.v1.ForwardRequest
-	(*ForwardResponse)(nil),    // 84: raftboard.v1.ForwardResponse
-	(*FenceRequest)(nil),       // 85: raftboard.v1.FenceRequest
-	(*FenceResponse)(nil),      // 86: raftboard.v1.FenceResponse
-	(*DigestRequest)(nil),      // 87: raftboard.v1.DigestRequest
-	(*DigestResponse)(nil),     // 88: raftboard.v1.DigestResponse
-	(*NodeStatusRequest)(nil),  // 89: raftboard.v1.NodeStatusRequest
-	(*NodeStatusResponse)(nil), // 90: raftboard.v1.NodeStatusResponse
-	(*pb.Command)(nil),         // 91: raftboard.board.v1.Command
-	(*pb.Result)(nil),          // 92: raftboard.board.v1.Result
-	(pb.LeaseState)(0),         // 93: raftboard.board.v1.LeaseState
-	(pb.Kind)(0),               // 94: raftboard.board.v1.Kind
-	(*pb.Ended)(nil),           // 95: raftboard.board.v1.Ended
-	(*pb.Entry)(nil),           // 96: raftboard.board.v1.Entry
-	(*pb.Lease)(nil),           // 97: raftboard.board.v1.Lease
-	(pb.Mode)(0),               // 98: raftboard.board.v1.Mode
-	(*pb.Mark)(nil),            // 99: raftboard.board.v1.Mark
-	(*pb.Event)(nil),           // 100: raftboard.board.v1.Event
-	(*pb.BoardHead)(nil),       // 101: raftboard.board.v1.BoardHead
-	(*pb.NamespaceCounts)(nil), // 102: raftboard.board.v1.NamespaceCounts
-	(*pb.Counters)(nil),        // 103: raftboard.board.v1.Counters
-	(*pb.Usage)(nil),           // 104: raftboard.board.v1.Usage
-	(*pb.ClusterRecord)(nil),   // 105: raftboard.board.v1.ClusterRecord
-	(*pb.Invalidation)(nil),    // 106: raftboard.board.v1.Invalidation
-	(*pb.Loop)(nil),            // 107: raftboard.board.v1.Loop
-	(*pb.SnapshotRecord)(nil),  // 108: raftboard.board.v1.SnapshotRecord
-	(*pb.Node)(nil),            // 109: raftboard.board.v1.Node
+	(*PhaseQuery)(nil),         // 19: raftboard.v1.PhaseQuery
+	(*PhasesQuery)(nil),        // 20: raftboard.v1.PhasesQuery
+	(*ReadResponse)(nil),       // 21: raftboard.v1.ReadResponse
+	(*GetAnswer)(nil),          // 22: raftboard.v1.GetAnswer
+	(*HistoryAnswer)(nil),      // 23: raftboard.v1.HistoryAnswer
+	(*ListItem)(nil),           // 24: raftboard.v1.ListItem
+	(*ListAnswer)(nil),         // 25: raftboard.v1.ListAnswer
+	(*DumpAnswer)(nil),         // 26: raftboard.v1.DumpAnswer
+	(*LeasesAnswer)(nil),       // 27: raftboard.v1.LeasesAnswer
+	(*LeaseRow)(nil),           // 28: raftboard.v1.LeaseRow
+	(*EventsAnswer)(nil),       // 29: raftboard.v1.EventsAnswer
+	(*DescribeAnswer)(nil),     // 30: raftboard.v1.DescribeAnswer
+	(*StatsAnswer)(nil),        // 31: raftboard.v1.StatsAnswer
+	(*SpaceStats)(nil),         // 32: raftboard.v1.SpaceStats
+	(*DiffItem)(nil),           // 33: raftboard.v1.DiffItem
+	(*DiffAnswer)(nil),         // 34: raftboard.v1.DiffAnswer
+	(*BoardsAnswer)(nil),       // 35: raftboard.v1.BoardsAnswer
+	(*BoardRow)(nil),           // 36: raftboard.v1.BoardRow
+	(*ViewAnswer)(nil),         // 37: raftboard.v1.ViewAnswer
+	(*TraceAnswer)(nil),        // 38: raftboard.v1.TraceAnswer
+	(*TraceRow)(nil),           // 39: raftboard.v1.TraceRow
+	(*PhaseAnswer)(nil),        // 40: raftboard.v1.PhaseAnswer
+	(*PhasesAnswer)(nil),       // 41: raftboard.v1.PhasesAnswer
+	(*LoopAnswer)(nil),         // 42: raftboard.v1.LoopAnswer
+	(*SessionRequest)(nil),     // 43: raftboard.v1.SessionRequest
+	(*Cancel)(nil),             // 44: raftboard.v1.Cancel
+	(*SessionResponse)(nil),    // 45: raftboard.v1.SessionResponse
+	(*Goodbye)(nil),            // 46: raftboard.v1.Goodbye
+	(*WatchRequest)(nil),       // 47: raftboard.v1.WatchRequest
+	(*WatchResponse)(nil),      // 48: raftboard.v1.WatchResponse
+	(*WatchOpened)(nil),        // 49: raftboard.v1.WatchOpened
+	(*SnapshotEnd)(nil),        // 50: raftboard.v1.SnapshotEnd
+	(*WatchEvents)(nil),        // 51: raftboard.v1.WatchEvents
+	(*WatchEvent)(nil),         // 52: raftboard.v1.WatchEvent
+	(*Bookmark)(nil),           // 53: raftboard.v1.Bookmark
+	(*ExportRequest)(nil),      // 54: raftboard.v1.ExportRequest
+	(*ExportResponse)(nil),     // 55: raftboard.v1.ExportResponse
+	(*ExportHeader)(nil),       // 56: raftboard.v1.ExportHeader
+	(*ExportRecords)(nil),      // 57: raftboard.v1.ExportRecords
+	(*ExportEnd)(nil),          // 58: raftboard.v1.ExportEnd
+	(*StatusRequest)(nil),      // 59: raftboard.v1.StatusRequest
+	(*StatusResponse)(nil),     // 60: raftboard.v1.StatusResponse
+	(*NodeState)(nil),          // 61: raftboard.v1.NodeState
+	(*NodesRequest)(nil),       // 62: raftboard.v1.NodesRequest
+	(*NodesResponse)(nil),      // 63: raftboard.v1.NodesResponse
+	(*AddRequest)(nil),         // 64: raftboard.v1.AddRequest
+	(*AddResponse)(nil),        // 65: raftboard.v1.AddResponse
+	(*RemoveRequest)(nil),      // 66: raftboard.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 67: raftboard.v1.RemoveResponse
+	(*PromoteRequest)(nil),     // 68: raftboard.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 69: raftboard.v1.PromoteResponse
+	(*DemoteRequest)(nil),      // 70: raftboard.v1.DemoteRequest
+	(*DemoteResponse)(nil),     // 71: raftboard.v1.DemoteResponse
+	(*StepDownRequest)(nil),    // 72: raftboard.v1.StepDownRequest
+	(*StepDownResponse)(nil),   // 73: raftboard.v1.StepDownResponse
+	(*SettingsRequest)(nil),    // 74: raftboard.v1.SettingsRequest
+	(*SettingsResponse)(nil),   // 75: raftboard.v1.SettingsResponse
+	(*SnapshotRequest)(nil),    // 76: raftboard.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),      // 77: raftboard.v1.SnapshotChunk
+	(*MembersRequest)(nil),     // 78: raftboard.v1.MembersRequest
+	(*MembersResponse)(nil),    // 79: raftboard.v1.MembersResponse
+	(*Timing)(nil),             // 80: raftboard.v1.Timing
+	(*HelloRequest)(nil),       // 81: raftboard.v1.HelloRequest
+	(*HelloResponse)(nil),      // 82: raftboard.v1.HelloResponse
+	(*IntentRequest)(nil),      // 83: raftboard.v1.IntentRequest
+	(*IntentResponse)(nil),     // 84: raftboard.v1.IntentResponse
+	(*JoinRequest)(nil),        // 85: raftboard.v1.JoinRequest
+	(*JoinResponse)(nil),       // 86: raftboard.v1.JoinResponse
+	(*ForwardRequest)(nil),     // 87: raftboard.v1.ForwardRequest
+	(*ForwardResponse)(nil),    // 88: raftboard.v1.ForwardResponse
+	(*FenceRequest)(nil),       // 89: raftboard.v1.FenceRequest
+	(*FenceResponse)(nil),      // 90: raftboard.v1.FenceResponse
+	(*DigestRequest)(nil),      // 91: raftboard.v1.DigestRequest
+	(*DigestResponse)(nil),     // 92: raftboard.v1.DigestResponse
+	(*NodeStatusRequest)(nil),  // 93: raftboard.v1.NodeStatusRequest
+	(*NodeStatusResponse)(nil), // 94: raftboard.v1.NodeStatusResponse
+	(*pb.Command)(nil),         // 95: raftboard.board.v1.Command
+	(*pb.Result)(nil),          // 96: raftboard.board.v1.Result
+	(pb.LeaseState)(0),         // 97: raftboard.board.v1.LeaseState
+	(pb.Kind)(0),               // 98: raftboard.board.v1.Kind
+	(*pb.Ended)(nil),           // 99: raftboard.board.v1.Ended
+	(*pb.Entry)(nil),           // 100: raftboard.board.v1.Entry
+	(*pb.Lease)(nil),           // 101: raftboard.board.v1.Lease
+	(pb.Mode)(0),               // 102: raftboard.board.v1.Mode
+	(*pb.Mark)(nil),            // 103: raftboard.board.v1.Mark
+	(*pb.Event)(nil),           // 104: raftboard.board.v1.Event
+	(*pb.BoardHead)(nil),       // 105: raftboard.board.v1.BoardHead
+	(*pb.NamespaceCounts)(nil), // 106: raftboard.board.v1.NamespaceCounts
+	(*pb.Counters)(nil),        // 107: raftboard.board.v1.Counters
+	(*pb.Usage)(nil),           // 108: raftboard.board.v1.Usage
+	(*pb.ClusterRecord)(nil),   // 109: raftboard.board.v1.ClusterRecord
+	(*pb.Invalidation)(nil),    // 110: raftboard.board.v1.Invalidation
+	(*pb.Phase)(nil),           // 111: raftboard.board.v1.Phase
+	(*pb.PhaseData)(nil),       // 112: raftboard.board.v1.PhaseData
+	(*pb.Loop)(nil),            // 113: raftboard.board.v1.Loop
+	(*pb.SnapshotRecord)(nil),  // 114: raftboard.board.v1.SnapshotRecord
+	(*pb.Node)(nil),            // 115: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
-	91,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
-	92,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
+	95,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
+	96,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
 	2,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
 	0,   // 3: raftboard.v1.ReadRequest.consistency:type_name -> raftboard.v1.Consistency
 	6,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
@@ -7148,150 +7489,157 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	15,  // 14: raftboard.v1.ReadRequest.view:type_name -> raftboard.v1.ViewQuery
 	16,  // 15: raftboard.v1.ReadRequest.trace:type_name -> raftboard.v1.TraceQuery
 	17,  // 16: raftboard.v1.ReadRequest.diff:type_name -> raftboard.v1.DiffQuery
-	93,  // 17: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
-	94,  // 18: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
-	92,  // 19: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
-	2,   // 20: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
-	95,  // 21: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
-	20,  // 22: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
-	21,  // 23: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
-	23,  // 24: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
-	24,  // 25: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
-	25,  // 26: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
-	27,  // 27: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
-	28,  // 28: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
-	29,  // 29: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
-	33,  // 30: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
-	38,  // 31: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
-	35,  // 32: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
-	36,  // 33: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
-	32,  // 34: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
-	96,  // 35: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
-	97,  // 36: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
-	98,  // 37: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
-	99,  // 38: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
-	96,  // 39: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
-	99,  // 40: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
-	22,  // 41: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
-	96,  // 42: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
-	97,  // 43: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
-	99,  // 44: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
-	26,  // 45: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
-	97,  // 46: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
-	100, // 47: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
-	101, // 48: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
-	102, // 49: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	103, // 50: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
-	102, // 51: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
-	100, // 52: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
-	30,  // 53: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
-	104, // 54: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
-	1,   // 55: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
-	96,  // 56: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
-	96,  // 57: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
-	31,  // 58: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
-	34,  // 59: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	105, // 60: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	96,  // 61: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
-	99,  // 62: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
-	37,  // 63: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
-	96,  // 64: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
-	106, // 65: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
-	107, // 66: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	97,  // 67: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
-	3,   // 68: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
-	5,   // 69: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
-	40,  // 70: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
-	4,   // 71: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
-	19,  // 72: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
-	42,  // 73: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
-	2,   // 74: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	94,  // 75: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
-	45,  // 76: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	96,  // 77: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
-	46,  // 78: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
-	47,  // 79: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
-	49,  // 80: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	92,  // 81: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
-	48,  // 82: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	100, // 83: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	96,  // 84: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	52,  // 85: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
-	53,  // 86: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
-	54,  // 87: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
-	108, // 88: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
-	105, // 89: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	57,  // 90: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 91: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
-	34,  // 92: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
-	57,  // 93: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 94: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	2,   // 95: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
-	109, // 96: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
-	109, // 97: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	76,  // 98: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	109, // 99: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	2,   // 100: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	109, // 101: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	76,  // 102: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	109, // 103: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	109, // 104: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	76,  // 105: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	109, // 106: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	91,  // 107: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	92,  // 108: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	2,   // 109: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	92,  // 110: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	57,  // 111: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	39,  // 112: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	3,   // 113: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	5,   // 114: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	43,  // 115: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	50,  // 116: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
-	55,  // 117: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	58,  // 118: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	60,  // 119: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	62,  // 120: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	64,  // 121: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	66,  // 122: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	68,  // 123: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	70,  // 124: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	72,  // 125: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	74,  // 126: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
-	77,  // 127: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	79,  // 128: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	81,  // 129: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	83,  // 130: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	85,  // 131: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	87,  // 132: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	89,  // 133: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	41,  // 134: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	4,   // 135: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	19,  // 136: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	44,  // 137: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	51,  // 138: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
-	56,  // 139: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	59,  // 140: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	61,  // 141: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	63,  // 142: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	65,  // 143: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	67,  // 144: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	69,  // 145: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	71,  // 146: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	73,  // 147: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	75,  // 148: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
-	78,  // 149: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	80,  // 150: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	82,  // 151: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	84,  // 152: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	86,  // 153: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	88,  // 154: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	90,  // 155: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	134, // [134:156] is the sub-list for method output_type
-	112, // [112:134] is the sub-list for method input_type
-	112, // [112:112] is the sub-list for extension type_name
-	112, // [112:112] is the sub-list for extension extendee
-	0,   // [0:112] is the sub-list for field type_name
+	19,  // 17: raftboard.v1.ReadRequest.phase:type_name -> raftboard.v1.PhaseQuery
+	20,  // 18: raftboard.v1.ReadRequest.phases:type_name -> raftboard.v1.PhasesQuery
+	97,  // 19: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
+	98,  // 20: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
+	96,  // 21: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
+	2,   // 22: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
+	99,  // 23: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
+	22,  // 24: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
+	23,  // 25: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
+	25,  // 26: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
+	26,  // 27: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
+	27,  // 28: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
+	29,  // 29: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
+	30,  // 30: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
+	31,  // 31: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
+	35,  // 32: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
+	42,  // 33: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
+	37,  // 34: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
+	38,  // 35: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
+	34,  // 36: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
+	40,  // 37: raftboard.v1.ReadResponse.phase:type_name -> raftboard.v1.PhaseAnswer
+	41,  // 38: raftboard.v1.ReadResponse.phases:type_name -> raftboard.v1.PhasesAnswer
+	100, // 39: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
+	101, // 40: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
+	102, // 41: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
+	103, // 42: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
+	100, // 43: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
+	103, // 44: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
+	24,  // 45: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
+	100, // 46: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
+	101, // 47: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
+	103, // 48: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
+	28,  // 49: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
+	101, // 50: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
+	104, // 51: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
+	105, // 52: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
+	106, // 53: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	107, // 54: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
+	106, // 55: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
+	104, // 56: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
+	32,  // 57: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
+	108, // 58: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
+	1,   // 59: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
+	100, // 60: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
+	100, // 61: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
+	33,  // 62: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
+	36,  // 63: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
+	109, // 64: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	100, // 65: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
+	103, // 66: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
+	39,  // 67: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
+	100, // 68: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
+	110, // 69: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
+	111, // 70: raftboard.v1.PhaseAnswer.phase:type_name -> raftboard.board.v1.Phase
+	112, // 71: raftboard.v1.PhaseAnswer.data:type_name -> raftboard.board.v1.PhaseData
+	40,  // 72: raftboard.v1.PhasesAnswer.phases:type_name -> raftboard.v1.PhaseAnswer
+	113, // 73: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	101, // 74: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	3,   // 75: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
+	5,   // 76: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
+	44,  // 77: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
+	4,   // 78: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
+	21,  // 79: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
+	46,  // 80: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
+	2,   // 81: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
+	98,  // 82: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	49,  // 83: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
+	100, // 84: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	50,  // 85: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
+	51,  // 86: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
+	53,  // 87: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
+	96,  // 88: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	52,  // 89: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
+	104, // 90: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	100, // 91: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	56,  // 92: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
+	57,  // 93: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
+	58,  // 94: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
+	114, // 95: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
+	109, // 96: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	61,  // 97: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 98: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
+	36,  // 99: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
+	61,  // 100: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 101: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
+	2,   // 102: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	115, // 103: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	115, // 104: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	80,  // 105: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	115, // 106: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	2,   // 107: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	115, // 108: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	80,  // 109: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	115, // 110: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	115, // 111: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	80,  // 112: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	115, // 113: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	95,  // 114: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	96,  // 115: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	2,   // 116: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	96,  // 117: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	61,  // 118: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	43,  // 119: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	3,   // 120: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	5,   // 121: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	47,  // 122: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	54,  // 123: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
+	59,  // 124: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	62,  // 125: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	64,  // 126: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	66,  // 127: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	68,  // 128: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	70,  // 129: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	72,  // 130: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	74,  // 131: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	76,  // 132: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	78,  // 133: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	81,  // 134: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	83,  // 135: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	85,  // 136: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	87,  // 137: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	89,  // 138: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	91,  // 139: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	93,  // 140: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	45,  // 141: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	4,   // 142: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	21,  // 143: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	48,  // 144: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	55,  // 145: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
+	60,  // 146: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	63,  // 147: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	65,  // 148: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	67,  // 149: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	69,  // 150: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	71,  // 151: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	73,  // 152: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	75,  // 153: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	77,  // 154: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	79,  // 155: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	82,  // 156: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	84,  // 157: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	86,  // 158: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	88,  // 159: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	90,  // 160: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	92,  // 161: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	94,  // 162: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	141, // [141:163] is the sub-list for method output_type
+	119, // [119:141] is the sub-list for method input_type
+	119, // [119:119] is the sub-list for extension type_name
+	119, // [119:119] is the sub-list for extension extendee
+	0,   // [0:119] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
@@ -7313,8 +7661,10 @@ func file_transport_pb_service_proto_init() {
 		(*ReadRequest_View)(nil),
 		(*ReadRequest_Trace)(nil),
 		(*ReadRequest_Diff)(nil),
+		(*ReadRequest_Phase)(nil),
+		(*ReadRequest_Phases)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[17].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[19].OneofWrappers = []any{
 		(*ReadResponse_Get)(nil),
 		(*ReadResponse_History)(nil),
 		(*ReadResponse_List)(nil),
@@ -7328,23 +7678,25 @@ func file_transport_pb_service_proto_init() {
 		(*ReadResponse_View)(nil),
 		(*ReadResponse_Trace)(nil),
 		(*ReadResponse_Diff)(nil),
+		(*ReadResponse_Phase)(nil),
+		(*ReadResponse_Phases)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[37].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[41].OneofWrappers = []any{
 		(*SessionRequest_Apply)(nil),
 		(*SessionRequest_Read)(nil),
 		(*SessionRequest_Cancel)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[39].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[43].OneofWrappers = []any{
 		(*SessionResponse_Applied)(nil),
 		(*SessionResponse_Read)(nil),
 		(*SessionResponse_Goodbye)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[41].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[45].OneofWrappers = []any{
 		(*WatchRequest_FromRev)(nil),
 		(*WatchRequest_Snapshot)(nil),
 		(*WatchRequest_Now)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[42].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[46].OneofWrappers = []any{
 		(*WatchResponse_Opened)(nil),
 		(*WatchResponse_Entry)(nil),
 		(*WatchResponse_SnapshotEnd)(nil),
@@ -7352,19 +7704,19 @@ func file_transport_pb_service_proto_init() {
 		(*WatchResponse_Bookmark)(nil),
 		(*WatchResponse_Cut)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[49].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[53].OneofWrappers = []any{
 		(*ExportResponse_Header)(nil),
 		(*ExportResponse_Records)(nil),
 		(*ExportResponse_End)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[68].OneofWrappers = []any{}
+	file_transport_pb_service_proto_msgTypes[72].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_pb_service_proto_rawDesc), len(file_transport_pb_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   89,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -129,7 +129,7 @@ func OfCode(c boardpb.Code) int {
 	case boardpb.Code_CODE_BAD_REQUEST, boardpb.Code_CODE_BAD_KEY, boardpb.Code_CODE_BAD_PATH,
 		boardpb.Code_CODE_BAD_ENCODING, boardpb.Code_CODE_NAMESPACE_OVERLAP,
 		boardpb.Code_CODE_REQUEST_ID_REUSED, boardpb.Code_CODE_UNDECLARED_NAMESPACE,
-		boardpb.Code_CODE_WRONG_MODE, boardpb.Code_CODE_TOO_LARGE:
+		boardpb.Code_CODE_WRONG_MODE, boardpb.Code_CODE_TOO_LARGE, boardpb.Code_CODE_LIMIT_SCHEMA:
 		return Unacceptable
 	case boardpb.Code_CODE_RATE_LIMITED, boardpb.Code_CODE_LIMIT_IN_FLIGHT,
 		boardpb.Code_CODE_LIMIT_IDEMPOTENCY_KEYS, boardpb.Code_CODE_LIMIT_LEASES,

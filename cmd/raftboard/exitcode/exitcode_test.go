@@ -19,7 +19,7 @@ func statusOfCode() map[string]int {
 		5: "unavailable read_timeout",
 		6: "unauthenticated forbidden",
 		7: "bad_request bad_key bad_path bad_encoding namespace_overlap request_id_reused " +
-			"undeclared_namespace wrong_mode too_large",
+			"undeclared_namespace wrong_mode too_large limit_schema",
 		8: "rate_limited limit_in_flight limit_idempotency_keys limit_leases limit_txn limit_board_bytes " +
 			"limit_boards limit_loops limit_namespaces limit_requests limit_cites",
 		1: "unspecified stopping expired_request slow_reader compacted reset not_active internal",
