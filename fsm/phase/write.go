@@ -120,17 +120,15 @@ func merge(x *state.Txn, p *boardpb.Phase, o *boardpb.PhaseWrite, out *boardpb.R
 		base, kept = parse(d), d != nil || v == 0
 	}
 	mine := changesOf(o, base, kept)
-	now, then := current.values(), base.values()
+	now, then, want := current.values(), base.values(), mine.values()
 	var theirs, overlap []string
 	other := func(name string) {
 		if kept && bytes.Equal(now[name], then[name]) && (now[name] == nil) == (then[name] == nil) {
 			return
 		}
 		theirs = append(theirs, name)
-		for _, m := range mine {
-			if m.Name == name && !bytes.Equal(m.Value, now[name]) {
-				overlap = append(overlap, name)
-			}
+		if v, both := want[name]; both && !bytes.Equal(v, now[name]) {
+			overlap = append(overlap, name)
 		}
 	}
 	if o.GetVersionRead() < p.Version {
