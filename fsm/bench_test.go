@@ -35,6 +35,10 @@ func BenchmarkStep(b *testing.B) {
 		{"heartbeat", func(uint64) *boardpb.Command {
 			return &boardpb.Command{Op: &boardpb.Command_Heartbeat{Heartbeat: &boardpb.Heartbeat{Key: "claims/held", Generation: 1}}}
 		}},
+		{"phase write", func(n uint64) *boardpb.Command {
+			w := &boardpb.PhaseWrite{Phase: "research", Patch: fmt.Appendf(nil, `{"found":"nothing in particular","lines":%d}`, n), VersionRead: &n}
+			return &boardpb.Command{Op: &boardpb.Command_PhaseWrite{PhaseWrite: w}}
+		}},
 	} {
 		b.Run(bench.name, func(b *testing.B) { benchmarkStep(b, bench.make) })
 	}
@@ -53,6 +57,8 @@ func benchmarkStep(b *testing.B, make func(n uint64) *boardpb.Command) {
 		}
 	}
 	r.do(on("w1", loop, 1, claimOf("claims/held", 86_400_000)))
+	r.do(on("w1", "", 0, &boardpb.Command{Op: &boardpb.Command_PhaseDefine{PhaseDefine: &boardpb.PhaseDefine{
+		Phases: []*boardpb.PhaseSpec{{Id: "research"}}}}}))
 	const batch = 128
 	var n, wrong uint64
 	b.ReportAllocs()
