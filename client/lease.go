@@ -114,7 +114,7 @@ func (l *Lease) Attach(opts SetOptions) SetOptions {
 func (l *Lease) Set(ctx context.Context, value []byte, opts SetOptions) (*boardpb.Result, error) {
 	op := &boardpb.Set{
 		Key: l.id.key, Value: value, IfVersion: opts.IfVersion, Overwrite: opts.Overwrite || opts.IfVersion == 0,
-		Generation: l.id.generation, Source: opts.Source,
+		Generation: l.id.generation, Source: opts.Source, Cites: opts.Cites, Summary: opts.Summary,
 	}
 	return l.write(ctx, &boardpb.Command{Op: &boardpb.Command_Set{Set: op}})
 }

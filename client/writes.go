@@ -23,6 +23,7 @@ type SetOptions struct {
 	ForClaim   *boardpb.LeaseRef // partial work under this claim; see Lease.For
 	Fence      *boardpb.LeaseRef // only while this lease of the caller lives
 	Cites      []string          // what it rests on: refs, at most 64; one without a version is the current one
+	Summary    string            // what it says, on one line of at most 200 characters
 }
 
 // AppendOptions of an append.
@@ -32,6 +33,8 @@ type AppendOptions struct {
 	ForClaim   *boardpb.LeaseRef
 	Fence      *boardpb.LeaseRef
 	Cites      []string
+	Summary    string
+	Unique     bool // where the namespace is unique: an item that is there already is not added again, Result.DuplicateOf names it
 }
 
 // DeleteOptions of a delete.
@@ -45,7 +48,7 @@ type DeleteOptions struct {
 func (w writes) Set(ctx context.Context, key string, value []byte, opts SetOptions) (*boardpb.Result, error) {
 	op := &boardpb.Set{
 		Key: key, Value: value, IfVersion: opts.IfVersion, Overwrite: opts.Overwrite, Generation: opts.Generation,
-		Source: opts.Source, ForClaim: opts.ForClaim, Fence: opts.Fence, Cites: opts.Cites,
+		Source: opts.Source, ForClaim: opts.ForClaim, Fence: opts.Fence, Cites: opts.Cites, Summary: opts.Summary,
 	}
 	return w.send(ctx, &boardpb.Command{Op: &boardpb.Command_Set{Set: op}})
 }
@@ -60,7 +63,7 @@ func (w writes) Post(ctx context.Context, key string, value []byte) (*boardpb.Re
 func (w writes) Append(ctx context.Context, key string, value []byte, opts AppendOptions) (*boardpb.Result, error) {
 	op := &boardpb.Append{
 		Key: key, Value: value, Generation: opts.Generation, Source: opts.Source, ForClaim: opts.ForClaim, Fence: opts.Fence,
-		Cites: opts.Cites,
+		Cites: opts.Cites, Summary: opts.Summary, Unique: opts.Unique,
 	}
 	return w.send(ctx, &boardpb.Command{Op: &boardpb.Command_Append{Append: op}})
 }

@@ -322,7 +322,7 @@ func plain(verb string, c *call) any {
 	switch verb {
 	case "set":
 		o := &boardpb.Set{Key: c.word("key"), Value: []byte(c.word("value")), Generation: c.number("gen"), Source: c.opt("source"),
-			ForClaim: c.ref(c.opt("for")), Fence: c.ref(c.opt("fence")), Cites: c.list("cites")}
+			ForClaim: c.ref(c.opt("for")), Fence: c.ref(c.opt("fence")), Cites: c.list("cites"), Summary: c.opt("summary")}
 		if v := c.opt("if"); v == "*" {
 			o.Overwrite = true
 		} else if v != "" {
@@ -331,7 +331,7 @@ func plain(verb string, c *call) any {
 		return o
 	case "append":
 		return &boardpb.Append{Key: c.word("key"), Value: []byte(c.word("value")), Generation: c.number("gen"), Source: c.opt("source"),
-			ForClaim: c.ref(c.opt("for")), Fence: c.ref(c.opt("fence")), Cites: c.list("cites")}
+			ForClaim: c.ref(c.opt("for")), Fence: c.ref(c.opt("fence")), Cites: c.list("cites"), Summary: c.opt("summary"), Unique: c.opt("unique") != ""}
 	case "delete":
 		return &boardpb.Delete{Key: c.word("key"), IfVersion: c.number("if"), Generation: c.number("gen")}
 	case "claim":
@@ -454,6 +454,10 @@ func settings(c *call) *boardpb.BoardSettings {
 				ns.MaxAttempts = uint32(c.uint(value))
 			} else if value, ok := strings.CutPrefix(w, "max:"); ok {
 				ns.MaxValueBytes = c.uint(value)
+			} else if w == "unique" {
+				ns.Unique = true
+			} else if w == "one_line" {
+				ns.OneLine = true
 			} else {
 				ns.Writer = w
 			}

@@ -280,7 +280,7 @@ func list(b *state.Board, q *wirepb.ListQuery, answer *wirepb.ReadResponse) *boa
 	for i, item := range items {
 		e := item.Entry
 		out[i] = &wirepb.ListItem{Key: e.Key, Version: e.Version, Author: e.Author, TMs: e.TMs, WallMs: e.WallMs,
-			Bytes: uint64(len(e.Value)), Rev: e.Rev, Count: item.Count}
+			Bytes: uint64(len(e.Value)), Rev: e.Rev, Count: item.Count, Summary: e.Summary}
 		if m := b.Mark(e); m != nil {
 			out[i].Invalidated, out[i].RestsOnInvalidated = m.Invalidation != nil, len(m.RestsOn) > 0 || m.More
 		}

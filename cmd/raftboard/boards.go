@@ -46,6 +46,8 @@ type schemaNamespace struct {
 	LeaseMS       int64  `yaml:"lease_ms"`
 	MaxValueBytes uint64 `yaml:"max_value_bytes"`
 	MaxAttempts   uint32 `yaml:"max_attempts"`
+	Unique        bool   `yaml:"unique"`
+	OneLine       bool   `yaml:"one_line"`
 }
 
 // readSchema reads the file of --schema. A member it does not know is an error with its line.
@@ -72,7 +74,7 @@ func (a *app) readSchema(source string) (*boardpb.BoardSettings, error) {
 		}
 		s.Namespaces = append(s.Namespaces, &boardpb.Namespace{Pattern: ns.Pattern, Mode: boardpb.Mode(mode), Writer: ns.Writer,
 			Purpose: ns.Purpose, LeaseMs: ns.LeaseMS, MaxValueBytes: ns.MaxValueBytes,
-			MaxAttempts: ns.MaxAttempts})
+			MaxAttempts: ns.MaxAttempts, Unique: ns.Unique, OneLine: ns.OneLine})
 	}
 	return s, nil
 }
@@ -226,6 +228,8 @@ func settingsObject(s *boardpb.BoardSettings, counts []*boardpb.NamespaceCounts)
 		n.AddSet("lease_ms", ns.GetLeaseMs())
 		n.AddSet("max_value_bytes", ns.GetMaxValueBytes())
 		n.AddSet("max_attempts", ns.GetMaxAttempts())
+		n.AddSet("unique", ns.GetUnique())
+		n.AddSet("one_line", ns.GetOneLine())
 		if c := countsOf(counts, ns.GetPattern()); c != nil {
 			n.Add("counts", countsObject(c)[1:])
 		}

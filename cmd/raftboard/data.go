@@ -81,7 +81,7 @@ func (a *app) setCommand() *cobra.Command {
 	var value valueFlags
 	var lease leaseFlags
 	var version versionFlag
-	var source string
+	var source, summary string
 	var cites []string
 	c := leaf(verb{use: "set KEY VALUE|-|@FILE", short: "Store a JSON value under a key",
 		long: "Without --if-version the key must not exist now. With it, the write happens only if the key is still at\n" +
@@ -96,12 +96,13 @@ func (a *app) setCommand() *cobra.Command {
 			}
 			return a.write(ctx, "set", &boardpb.Command{Op: &boardpb.Command_Set{Set: &boardpb.Set{Key: args[0], Value: raw,
 				IfVersion: version.number, Overwrite: version.overwrite, Generation: lease.of(args[0]), Source: source,
-				ForClaim: lease.forClaim(), Cites: cites}}})
+				ForClaim: lease.forClaim(), Cites: cites, Summary: summary}}})
 		}})
 	value.declare(c.Flags())
 	lease.declareClaim(c.Flags())
 	c.Flags().Var(&version, "if-version", "the version you read; '*' overwrites, where the mode allows it")
 	c.Flags().StringVar(&source, "source", "", "where this comes from (URL, tool, key)")
+	c.Flags().StringVar(&summary, "summary", "", "what it says, on one line of at most 200 characters")
 	citeFlag(c.Flags(), &cites)
 	c.ValidArgsFunction = a.completeKeys
 	return c
@@ -110,7 +111,8 @@ func (a *app) setCommand() *cobra.Command {
 func (a *app) appendCommand() *cobra.Command {
 	var value valueFlags
 	var lease leaseFlags
-	var source string
+	var source, summary string
+	var unique bool
 	var cites []string
 	c := leaf(verb{use: "append KEY VALUE|-|@FILE", short: "Add an item to an append key; it never conflicts",
 		examples: [2]string{`raftboard append facts/api '{"port":8970}'`,
@@ -123,11 +125,14 @@ func (a *app) appendCommand() *cobra.Command {
 			}
 			return a.write(ctx, "append", &boardpb.Command{Op: &boardpb.Command_Append{Append: &boardpb.Append{Key: args[0],
 				Value:      raw,
-				Generation: lease.of(args[0]), Source: source, ForClaim: lease.forClaim(), Cites: cites}}})
+				Generation: lease.of(args[0]), Source: source, ForClaim: lease.forClaim(), Cites: cites, Summary: summary,
+				Unique: unique}}})
 		}})
 	value.declare(c.Flags())
 	lease.declareClaim(c.Flags())
 	c.Flags().StringVar(&source, "source", "", "where this comes from (URL, tool, key)")
+	c.Flags().StringVar(&summary, "summary", "", "what it says, on one line of at most 200 characters")
+	c.Flags().BoolVar(&unique, "unique", false, "add nothing if an equal item is there, in a namespace that is unique")
 	citeFlag(c.Flags(), &cites)
 	c.ValidArgsFunction = a.completeKeys
 	return c

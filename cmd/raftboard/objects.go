@@ -136,6 +136,7 @@ func entryObject(e *boardpb.Entry, withValue bool) render.Object {
 	o.Add("time", render.Time(e.GetWallMs()))
 	o.Add("t_ms", e.GetTMs())
 	o.AddSet("source", e.GetSource())
+	o.AddSet("summary", e.GetSummary())
 	if len(e.GetCites()) > 0 {
 		o.Add("cites", e.GetCites())
 	}

@@ -48,6 +48,7 @@ type (
 		Source     string          `json:"source"`
 		ForClaim   *txnLease       `json:"for_claim"`
 		Cites      []string        `json:"cites"`
+		Summary    string          `json:"summary"`
 	}
 	txnDelete struct {
 		Key        string `json:"key"`
@@ -210,7 +211,7 @@ func (o txnOp) proto() (out *boardpb.TxnOp, n int) {
 	out = &boardpb.TxnOp{}
 	if w := o.Set; w != nil {
 		set := &boardpb.Set{Key: w.Key, Value: w.Value, Generation: w.Generation, Source: w.Source, ForClaim: w.ForClaim.ref(),
-			Cites: w.Cites}
+			Cites: w.Cites, Summary: w.Summary}
 		if w.IfVersion != nil {
 			set.IfVersion, set.Overwrite = w.IfVersion.number, w.IfVersion.overwrite
 		}
@@ -221,7 +222,7 @@ func (o txnOp) proto() (out *boardpb.TxnOp, n int) {
 			return out, 0
 		}
 		out.Op, n = &boardpb.TxnOp_Append{Append: &boardpb.Append{Key: w.Key, Value: w.Value, Generation: w.Generation,
-			Source: w.Source, ForClaim: w.ForClaim.ref(), Cites: w.Cites}}, n+1
+			Source: w.Source, ForClaim: w.ForClaim.ref(), Cites: w.Cites, Summary: w.Summary}}, n+1
 	}
 	if d := o.Delete; d != nil {
 		out.Op, n = &boardpb.TxnOp_Delete{Delete: &boardpb.Delete{Key: d.Key, IfVersion: d.IfVersion,

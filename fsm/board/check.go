@@ -110,10 +110,10 @@ func checkOp(op any) *boardpb.Result {
 		if o.Overwrite && o.IfVersion != 0 {
 			return bad("if_version", "either a version or overwrite")
 		}
-		return firstBad(checkKey(o.Key), checkValue("value", o.Value), checkText("source", o.Source, state.MaxText),
+		return firstBad(checkKey(o.Key), checkValue("value", o.Value), checkText("source", o.Source, state.MaxText), checkSummary(o.Summary),
 			checkRef("for_claim", o.ForClaim), checkRef("fence", o.Fence), checkCites(o.Cites))
 	case *boardpb.Append:
-		return firstBad(checkKey(o.Key), checkValue("value", o.Value), checkText("source", o.Source, state.MaxText),
+		return firstBad(checkKey(o.Key), checkValue("value", o.Value), checkText("source", o.Source, state.MaxText), checkSummary(o.Summary),
 			checkRef("for_claim", o.ForClaim), checkRef("fence", o.Fence), checkCites(o.Cites))
 	case *boardpb.Delete:
 		return checkKey(o.Key)
@@ -312,6 +312,9 @@ func checkTxn(o *boardpb.Txn) *boardpb.Result {
 		if len(o.GetClaim().GetKeys()) > 0 {
 			return bad(fmt.Sprintf("ops/%d/keys", i), "a txn is all or nothing already: name one key in each claim")
 		}
+		if o.GetAppend().GetUnique() {
+			return bad(fmt.Sprintf("ops/%d/unique", i), "only an append by itself can be unique")
+		}
 		if r := checkOp(op); r != nil {
 			r.Field = fmt.Sprintf("ops/%d/%s", i, r.Field)
 			return r
@@ -358,6 +361,22 @@ func checkRef(field string, ref *boardpb.LeaseRef) *boardpb.Result {
 func checkDuration(field string, ms *int64) *boardpb.Result {
 	if ms != nil && (*ms <= 0 || *ms > state.MaxLeaseMs) {
 		return bad(field, "%d ms; 1 to %d", *ms, state.MaxLeaseMs)
+	}
+	return nil
+}
+
+// checkSummary: a summary is one line, which whoever lists keys can show as one.
+func checkSummary(s string) *boardpb.Result {
+	if r := checkText("summary", s, 4*state.MaxSummary); r != nil {
+		return r
+	}
+	if n := utf8.RuneCountInString(s); n > state.MaxSummary {
+		return bad("summary", "%d characters, at most %d", n, state.MaxSummary)
+	}
+	for i, c := range s {
+		if lineBreak(c) {
+			return bad("summary", "a line break at byte %d: a summary is one line", i)
+		}
 	}
 	return nil
 }

@@ -18,6 +18,8 @@ type write struct {
 	forClaim   *boardpb.LeaseRef
 	fence      *boardpb.LeaseRef
 	cites      []string
+	summary    string
+	unique     bool // an item that is there already is not added again, where the namespace says so
 	always     bool // the result of a finished item: may use the reserve above the cap
 }
 
@@ -25,13 +27,13 @@ type write struct {
 // namespace the first version posts the item (LS-13), every later one is fenced (LS-6).
 func Set(x *state.Txn, o *boardpb.Set) *boardpb.Result {
 	return put(x, write{key: o.Key, value: o.Value, ifVersion: o.IfVersion, overwrite: o.Overwrite,
-		generation: o.Generation, source: o.Source, forClaim: o.ForClaim, fence: o.Fence, cites: o.Cites})
+		generation: o.Generation, source: o.Source, forClaim: o.ForClaim, fence: o.Fence, cites: o.Cites, summary: o.Summary})
 }
 
 // Append adds one item to a key. It never conflicts (SPEC KV-6).
 func Append(x *state.Txn, o *boardpb.Append) *boardpb.Result {
-	return put(x, write{key: o.Key, value: o.Value, append: true,
-		generation: o.Generation, source: o.Source, forClaim: o.ForClaim, fence: o.Fence, cites: o.Cites})
+	return put(x, write{key: o.Key, value: o.Value, append: true, unique: o.Unique,
+		generation: o.Generation, source: o.Source, forClaim: o.ForClaim, fence: o.Fence, cites: o.Cites, summary: o.Summary})
 }
 
 func put(x *state.Txn, w write) *boardpb.Result {
@@ -167,22 +169,28 @@ func describe(r *boardpb.Result, cur *boardpb.Entry) {
 
 // store applies a write that passed every check but size.
 func store(x *state.Txn, space *state.Space, w write, lease *boardpb.Lease, posts bool) *boardpb.Result {
-	if r := checkSize(x, space, w.key, w.value); r != nil {
+	if r := firstBad(checkSize(x, space, w.key, w.value), checkLine(space, w)); r != nil {
 		return r
 	}
 	cites, r := resolveCites(x, w.cites)
 	if r != nil {
 		return r
 	}
+	if w.unique && space.Unique {
+		if same := x.SameItem(w.key, w.value); same != nil {
+			return &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_OK, Key: w.key, Version: same.Version, DuplicateOf: refOf(w.key, same.Version)}
+		}
+	}
 	cur := x.Entry(w.key)
-	e := &boardpb.Entry{Key: w.key, Value: w.value, Source: w.source, Generation: w.generation, ForClaim: w.forClaim, Cites: cites}
+	e := &boardpb.Entry{Key: w.key, Value: w.value, Summary: w.summary, Source: w.source, Generation: w.generation, ForClaim: w.forClaim, Cites: cites}
 	need := state.EntryBytes(e) + uint64(len(state.Principal(x.Command().Actor)))
 	if space.Mode == boardpb.Mode_MODE_LEASED && x.Lease(w.key) == nil {
 		need += state.LeaseBytes
 	}
 	fits := x.MakeRoom(w.key, need) || w.always && x.LiveBytes()+need <= boardLimit(x)+boardLimit(x)/state.ResultsReserve
 	// A full board takes a write that does not grow it: the version it replaces goes.
-	replaces := !fits && !w.append && live(cur) && len(w.value) <= len(cur.Value) && len(w.source) <= len(cur.Source) && len(cites) <= len(cur.Cites)
+	replaces := !fits && !w.append && live(cur) && len(w.value) <= len(cur.Value) && len(w.source) <= len(cur.Source) &&
+		len(w.summary) <= len(cur.Summary) && len(cites) <= len(cur.Cites)
 	if !fits && !replaces {
 		return fullBoard(x, w.key, need)
 	}
@@ -234,6 +242,14 @@ func checkSize(x *state.Txn, space *state.Space, key string, value []byte) *boar
 	}
 	if uint64(len(value)) > limit {
 		return &boardpb.Result{Code: boardpb.Code_CODE_TOO_LARGE, Key: key, Got: uint64(len(value)), Limit: limit}
+	}
+	return nil
+}
+
+// checkLine keeps a namespace of lines readable as such (SPEC BB-9).
+func checkLine(space *state.Space, w write) *boardpb.Result {
+	if space.OneLine && breaksLine(w.value) {
+		return &boardpb.Result{Code: boardpb.Code_CODE_BAD_REQUEST, Key: w.key, Field: fieldLine}
 	}
 	return nil
 }

@@ -134,6 +134,7 @@ const (
 	keptGuard
 	keptOp
 	keptMerged
+	keptDuplicate
 )
 
 // Remember keeps an answer under the command's identity, if it has one, without any value.
@@ -162,7 +163,8 @@ func Remember(x *state.Txn, r *boardpb.Result, hash [16]byte) {
 		k.Numbers = append(k.Numbers, number)
 	}
 	k.Numbers = append(k.Numbers, placesOf(c.GetClaim().GetKeys(), r.InTheWay)...)
-	k.Flags = flag(r.Renewed, keptRenewed) | flag(r.Late, keptLate) | flag(r.Merged, keptMerged)
+	k.Flags = flag(r.Renewed, keptRenewed) | flag(r.Late, keptLate) | flag(r.Merged, keptMerged) |
+		flag(r.DuplicateOf != "", keptDuplicate)
 	switch {
 	case r.FailedGuard != nil:
 		k.Flags, k.Failed = k.Flags|keptGuard, *r.FailedGuard

@@ -16,6 +16,9 @@ func recall(x *state.Txn, k *boardpb.Kept) *boardpb.Result {
 	r := &boardpb.Result{Outcome: k.Outcome, Code: k.Code, Rev: k.Rev, Version: k.Version, Generation: k.Generation,
 		ExpiresTMs: k.ExpiresTMs, Field: k.Field, Got: k.Got, Limit: k.Number, Replayed: true,
 		Renewed: k.Flags&keptRenewed != 0, Late: k.Flags&keptLate != 0, Merged: k.Flags&keptMerged != 0, Key: firstOfAll(k.Key, bodyKey(c))}
+	if k.Flags&keptDuplicate != 0 {
+		r.DuplicateOf = refOf(r.Key, r.Version)
+	}
 	switch {
 	case k.Flags&keptGuard != 0:
 		r.FailedGuard = &k.Failed

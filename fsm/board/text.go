@@ -100,6 +100,7 @@ const (
 	fieldWriter = "writer"
 	fieldLoop   = "loop"
 	fieldOnce   = "once"
+	fieldLine   = "one_line"
 	fieldAuthor = "author"
 )
 
@@ -139,6 +140,9 @@ func explainCode(r *boardpb.Result) (message, hint string) {
 	case boardpb.Code_CODE_BAD_REQUEST:
 		if r.Field == fieldGeneration {
 			return fmt.Sprintf("generation %d of %s was never granted; the newest is %d", r.YourGeneration, r.Key, r.Generation), "name the generation that claim answered"
+		}
+		if r.Field == fieldLine {
+			return fmt.Sprintf("%s takes one line for each item, and the value has a line break", r.Key), "say it on one line, or append one item for each line"
 		}
 		return fmt.Sprintf("%s: not taken here", r.Field), "see the table: raftboard schema"
 	}

@@ -120,5 +120,6 @@ func WithoutValue(e *boardpb.Entry) *boardpb.Entry {
 		return nil
 	}
 	return &boardpb.Entry{Key: e.Key, Version: e.Version, Author: e.Author, ActingFor: e.ActingFor, Loop: e.Loop, TMs: e.TMs,
-		WallMs: e.WallMs, Rev: e.Rev, Source: e.Source, Generation: e.Generation, Late: e.Late, ForClaim: e.ForClaim, Cites: e.Cites}
+		WallMs: e.WallMs, Rev: e.Rev, Source: e.Source, Generation: e.Generation, Late: e.Late, ForClaim: e.ForClaim, Cites: e.Cites,
+		Summary: e.Summary}
 }

@@ -2568,6 +2568,7 @@ type Set struct {
 	ForClaim      *LeaseRef              `protobuf:"bytes,7,opt,name=for_claim,json=forClaim,proto3" json:"for_claim,omitempty"`     // partial work under this claim (results)
 	Fence         *LeaseRef              `protobuf:"bytes,8,opt,name=fence,proto3" json:"fence,omitempty"`                           // conditional on this live lease of the caller
 	Cites         []string               `protobuf:"bytes,9,rep,name=cites,proto3" json:"cites,omitempty"`                           // what it rests on: refs, at most 64; one without a version is the current one
+	Summary       string                 `protobuf:"bytes,10,opt,name=summary,proto3" json:"summary,omitempty"`                      // what it says, on one line of at most 200 characters
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2665,6 +2666,13 @@ func (x *Set) GetCites() []string {
 	return nil
 }
 
+func (x *Set) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
 type Append struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -2674,6 +2682,8 @@ type Append struct {
 	ForClaim      *LeaseRef              `protobuf:"bytes,5,opt,name=for_claim,json=forClaim,proto3" json:"for_claim,omitempty"`
 	Fence         *LeaseRef              `protobuf:"bytes,6,opt,name=fence,proto3" json:"fence,omitempty"`
 	Cites         []string               `protobuf:"bytes,7,rep,name=cites,proto3" json:"cites,omitempty"`
+	Summary       string                 `protobuf:"bytes,8,opt,name=summary,proto3" json:"summary,omitempty"`
+	Unique        bool                   `protobuf:"varint,9,opt,name=unique,proto3" json:"unique,omitempty"` // in a unique namespace an item that is there already is not added again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2755,6 +2765,20 @@ func (x *Append) GetCites() []string {
 		return x.Cites
 	}
 	return nil
+}
+
+func (x *Append) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Append) GetUnique() bool {
+	if x != nil {
+		return x.Unique
+	}
+	return false
 }
 
 type Delete struct {
@@ -4723,6 +4747,8 @@ type Namespace struct {
 	LeaseMs       int64                  `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`                     // default lease; 0: 300 s
 	MaxValueBytes uint64                 `protobuf:"varint,6,opt,name=max_value_bytes,json=maxValueBytes,proto3" json:"max_value_bytes,omitempty"` // 0: the board's
 	MaxAttempts   uint32                 `protobuf:"varint,7,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`         // leased: grants until an item that is given back is parked; 0: no limit
+	Unique        bool                   `protobuf:"varint,10,opt,name=unique,proto3" json:"unique,omitempty"`                                     // append: an append that asks for it adds no item that is there already
+	OneLine       bool                   `protobuf:"varint,11,opt,name=one_line,json=oneLine,proto3" json:"one_line,omitempty"`                    // append: a value with a line break is refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4804,6 +4830,20 @@ func (x *Namespace) GetMaxAttempts() uint32 {
 		return x.MaxAttempts
 	}
 	return 0
+}
+
+func (x *Namespace) GetUnique() bool {
+	if x != nil {
+		return x.Unique
+	}
+	return false
+}
+
+func (x *Namespace) GetOneLine() bool {
+	if x != nil {
+		return x.OneLine
+	}
+	return false
 }
 
 type BoardSettings struct {
@@ -4891,8 +4931,9 @@ type Entry struct {
 	Generation    uint64                 `protobuf:"varint,12,opt,name=generation,proto3" json:"generation,omitempty"` // of the lease it was written under
 	Late          bool                   `protobuf:"varint,13,opt,name=late,proto3" json:"late,omitempty"`             // partial work that arrived after its lease ended
 	ForClaim      *LeaseRef              `protobuf:"bytes,14,opt,name=for_claim,json=forClaim,proto3" json:"for_claim,omitempty"`
-	Cites         []string               `protobuf:"bytes,15,rep,name=cites,proto3" json:"cites,omitempty"`  // refs with versions: what it rests on, all of earlier commits
-	First         bool                   `protobuf:"varint,18,opt,name=first,proto3" json:"first,omitempty"` // the key had no record before: nothing older was ever given up
+	Cites         []string               `protobuf:"bytes,15,rep,name=cites,proto3" json:"cites,omitempty"`     // refs with versions: what it rests on, all of earlier commits
+	Summary       string                 `protobuf:"bytes,16,opt,name=summary,proto3" json:"summary,omitempty"` // what it says, on one line; stored by another: show it fenced
+	First         bool                   `protobuf:"varint,18,opt,name=first,proto3" json:"first,omitempty"`    // the key had no record before: nothing older was ever given up
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5030,6 +5071,13 @@ func (x *Entry) GetCites() []string {
 		return x.Cites
 	}
 	return nil
+}
+
+func (x *Entry) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
 }
 
 func (x *Entry) GetFirst() bool {
@@ -6892,11 +6940,12 @@ type Result struct {
 	Proposed       Proposed               `protobuf:"varint,68,opt,name=proposed,proto3,enum=raftboard.board.v1.Proposed" json:"proposed,omitempty"` // with unavailable
 	TMs            int64                  `protobuf:"varint,69,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"`                                 // board time this answer was made at
 	WallMs         int64                  `protobuf:"varint,70,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
-	InTheWay       []string               `protobuf:"bytes,71,rep,name=in_the_way,json=inTheWay,proto3" json:"in_the_way,omitempty"` // claim of several keys: all that could not be granted
-	Merged         bool                   `protobuf:"varint,80,opt,name=merged,proto3" json:"merged,omitempty"`                      // phase.write: others had written other keys since version_read
-	Theirs         []string               `protobuf:"bytes,81,rep,name=theirs,proto3" json:"theirs,omitempty"`                       // keys that others changed since version_read; at most 64
-	Overlap        []string               `protobuf:"bytes,82,rep,name=overlap,proto3" json:"overlap,omitempty"`                     // those that the patch changes too; at most 64
-	Missing        []string               `protobuf:"bytes,83,rep,name=missing,proto3" json:"missing,omitempty"`                     // dependencies, or expected keys, that are not there yet; at most 64
+	InTheWay       []string               `protobuf:"bytes,71,rep,name=in_the_way,json=inTheWay,proto3" json:"in_the_way,omitempty"`        // claim of several keys: all that could not be granted
+	DuplicateOf    string                 `protobuf:"bytes,75,opt,name=duplicate_of,json=duplicateOf,proto3" json:"duplicate_of,omitempty"` // append: the item that is there already, key@version; nothing was added
+	Merged         bool                   `protobuf:"varint,80,opt,name=merged,proto3" json:"merged,omitempty"`                             // phase.write: others had written other keys since version_read
+	Theirs         []string               `protobuf:"bytes,81,rep,name=theirs,proto3" json:"theirs,omitempty"`                              // keys that others changed since version_read; at most 64
+	Overlap        []string               `protobuf:"bytes,82,rep,name=overlap,proto3" json:"overlap,omitempty"`                            // those that the patch changes too; at most 64
+	Missing        []string               `protobuf:"bytes,83,rep,name=missing,proto3" json:"missing,omitempty"`                            // dependencies, or expected keys, that are not there yet; at most 64
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -7258,6 +7307,13 @@ func (x *Result) GetInTheWay() []string {
 		return x.InTheWay
 	}
 	return nil
+}
+
+func (x *Result) GetDuplicateOf() string {
+	if x != nil {
+		return x.DuplicateOf
+	}
+	return ""
 }
 
 func (x *Result) GetMerged() bool {
@@ -8256,7 +8312,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05loops\x18\x01 \x03(\v2\x1f.raftboard.board.v1.LoopRenewalR\x05loops\x123\n" +
 	"\x06let_go\x18\x02 \x03(\v2\x1c.raftboard.board.v1.LeaseRefR\x05letGo\"\x1f\n" +
 	"\tLoopClose\x12\x12\n" +
-	"\x04loop\x18\x01 \x01(\tR\x04loop\"\xa7\x02\n" +
+	"\x04loop\x18\x01 \x01(\tR\x04loop\"\xc1\x02\n" +
 	"\x03Set\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x1d\n" +
@@ -8269,7 +8325,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x06source\x18\x06 \x01(\tR\x06source\x129\n" +
 	"\tfor_claim\x18\a \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\bforClaim\x122\n" +
 	"\x05fence\x18\b \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\x05fence\x12\x14\n" +
-	"\x05cites\x18\t \x03(\tR\x05cites\"\xed\x01\n" +
+	"\x05cites\x18\t \x03(\tR\x05cites\x12\x18\n" +
+	"\asummary\x18\n" +
+	" \x01(\tR\asummary\"\x9f\x02\n" +
 	"\x06Append\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x1e\n" +
@@ -8279,7 +8337,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x129\n" +
 	"\tfor_claim\x18\x05 \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\bforClaim\x122\n" +
 	"\x05fence\x18\x06 \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\x05fence\x12\x14\n" +
-	"\x05cites\x18\a \x03(\tR\x05cites\"Y\n" +
+	"\x05cites\x18\a \x03(\tR\x05cites\x12\x18\n" +
+	"\asummary\x18\b \x01(\tR\asummary\x12\x16\n" +
+	"\x06unique\x18\t \x01(\bR\x06unique\"Y\n" +
 	"\x06Delete\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1d\n" +
 	"\n" +
@@ -8452,7 +8512,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x04loop\x18\x06 \x01(\tR\x04loop\x12\x11\n" +
 	"\x04t_ms\x18\a \x01(\x03R\x03tMs\x12\x17\n" +
 	"\awall_ms\x18\b \x01(\x03R\x06wallMs\x12\x10\n" +
-	"\x03rev\x18\t \x01(\x04R\x03rev\"\xeb\x01\n" +
+	"\x03rev\x18\t \x01(\x04R\x03rev\"\x9e\x02\n" +
 	"\tNamespace\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12,\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x18.raftboard.board.v1.ModeR\x04mode\x12\x16\n" +
@@ -8460,14 +8520,17 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\apurpose\x18\x04 \x01(\tR\apurpose\x12\x19\n" +
 	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\x12&\n" +
 	"\x0fmax_value_bytes\x18\x06 \x01(\x04R\rmaxValueBytes\x12!\n" +
-	"\fmax_attempts\x18\a \x01(\rR\vmaxAttempts\"\xc9\x01\n" +
+	"\fmax_attempts\x18\a \x01(\rR\vmaxAttempts\x12\x16\n" +
+	"\x06unique\x18\n" +
+	" \x01(\bR\x06unique\x12\x19\n" +
+	"\bone_line\x18\v \x01(\bR\aoneLine\"\xc9\x01\n" +
 	"\rBoardSettings\x12=\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\v2\x1d.raftboard.board.v1.NamespaceR\n" +
 	"namespaces\x12&\n" +
 	"\x0fmax_value_bytes\x18\x02 \x01(\x04R\rmaxValueBytes\x12&\n" +
 	"\x0fmax_board_bytes\x18\x03 \x01(\x04R\rmaxBoardBytes\x12)\n" +
-	"\x10history_versions\x18\x04 \x01(\rR\x0fhistoryVersions\"\x9f\x03\n" +
+	"\x10history_versions\x18\x04 \x01(\rR\x0fhistoryVersions\"\xb9\x03\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x14\n" +
@@ -8487,7 +8550,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"generation\x12\x12\n" +
 	"\x04late\x18\r \x01(\bR\x04late\x129\n" +
 	"\tfor_claim\x18\x0e \x01(\v2\x1c.raftboard.board.v1.LeaseRefR\bforClaim\x12\x14\n" +
-	"\x05cites\x18\x0f \x03(\tR\x05cites\x12\x14\n" +
+	"\x05cites\x18\x0f \x03(\tR\x05cites\x12\x18\n" +
+	"\asummary\x18\x10 \x01(\tR\asummary\x12\x14\n" +
 	"\x05first\x18\x12 \x01(\bR\x05first\"\xc1\x01\n" +
 	"\fInvalidation\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
@@ -8692,7 +8756,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\adelayed\x18\x04 \x01(\x04R\adelayed\x12\x16\n" +
 	"\x06parked\x18\x05 \x01(\x04R\x06parked\x12\x12\n" +
 	"\x04done\x18\x06 \x01(\x04R\x04done\x12\x14\n" +
-	"\x05ready\x18\a \x01(\x04R\x05ready\"\xf4\f\n" +
+	"\x05ready\x18\a \x01(\x04R\x05ready\"\x97\r\n" +
 	"\x06Result\x125\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x1b.raftboard.board.v1.OutcomeR\aoutcome\x12,\n" +
 	"\x04code\x18\x02 \x01(\x0e2\x18.raftboard.board.v1.CodeR\x04code\x12\x18\n" +
@@ -8750,7 +8814,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x04t_ms\x18E \x01(\x03R\x03tMs\x12\x17\n" +
 	"\awall_ms\x18F \x01(\x03R\x06wallMs\x12\x1c\n" +
 	"\n" +
-	"in_the_way\x18G \x03(\tR\binTheWay\x12\x16\n" +
+	"in_the_way\x18G \x03(\tR\binTheWay\x12!\n" +
+	"\fduplicate_of\x18K \x01(\tR\vduplicateOf\x12\x16\n" +
 	"\x06merged\x18P \x01(\bR\x06merged\x12\x16\n" +
 	"\x06theirs\x18Q \x03(\tR\x06theirs\x12\x18\n" +
 	"\aoverlap\x18R \x03(\tR\aoverlap\x12\x18\n" +

@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -25,6 +26,8 @@ type board struct {
 	conflicts Table[*boardpb.ConflictCount]
 	rates     Table[*boardpb.NoteRate]
 	marks     Table[*boardpb.Invalidation]
+	same      map[string]*sameIndex // by append key, as far as it was asked for
+	seed      maphash.Seed
 	usage     Table[*boardpb.Usage] // by the pattern of the namespace
 	phases    Table[*boardpb.Phase]
 	phaseData Table[*boardpb.PhaseData]
@@ -85,6 +88,8 @@ func newBoard(s *State, name string) *board {
 		conflicts: newTable[*boardpb.ConflictCount](g),
 		rates:     newTable[*boardpb.NoteRate](g),
 		marks:     newTable[*boardpb.Invalidation](g),
+		same:      map[string]*sameIndex{},
+		seed:      maphash.MakeSeed(),
 		usage:     newTable[*boardpb.Usage](g),
 		phases:    newTable[*boardpb.Phase](g),
 		phaseData: newTable[*boardpb.PhaseData](g),
@@ -144,7 +149,7 @@ func EntryBytes(e *boardpb.Entry) uint64 {
 	if e.Deleted {
 		return 0
 	}
-	return uint64(entryOverhead + len(e.Key) + len(e.Value) + len(e.Source) + len(e.Author) + textBytes(e.Cites))
+	return uint64(entryOverhead + len(e.Key) + len(e.Value) + len(e.Source) + len(e.Summary) + len(e.Author) + textBytes(e.Cites))
 }
 
 func textBytes(texts []string) (n int) {

@@ -99,6 +99,7 @@ func (e *encoder) entry(board string, v *boardpb.Entry) Sum {
 	e.flag(v.Late)
 	e.ref(v.ForClaim)
 	e.strs(v.Cites)
+	e.str(v.Summary)
 	e.flag(v.First)
 	return e.sum()
 }

@@ -17,6 +17,7 @@ const (
 	DefaultHistoryVersions = 100 // versions kept of a set-like key, a setting
 	MaxHistoryVersions     = 10_000
 	MaxText                = 512 // bytes of a source, a reason, a purpose
+	MaxSummary             = 200 // characters of a summary
 	MaxOpaque              = 128 // bytes of a call id, a label
 	MaxNonce               = 128
 	MaxIdemKey             = 64

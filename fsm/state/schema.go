@@ -27,9 +27,9 @@ func DefaultSettings() *boardpb.BoardSettings {
 	const orchestrator = "role:orchestrator"
 	return &boardpb.BoardSettings{Namespaces: []*boardpb.Namespace{
 		{Pattern: "facts/*", Mode: boardpb.Mode_MODE_APPEND, Purpose: "what was found out, one item each"},
-		{Pattern: "findings/*", Mode: boardpb.Mode_MODE_APPEND, Purpose: "conclusions with their evidence"},
+		{Pattern: "findings/*", Mode: boardpb.Mode_MODE_APPEND, Unique: true, Purpose: "conclusions with their evidence"},
 		{Pattern: "questions", Mode: boardpb.Mode_MODE_APPEND, Purpose: "open questions"},
-		{Pattern: "decisions", Mode: boardpb.Mode_MODE_APPEND, Purpose: "decisions, one line each"},
+		{Pattern: "decisions", Mode: boardpb.Mode_MODE_APPEND, OneLine: true, Purpose: "decisions, one line each"},
 		{Pattern: "claims/*", Mode: boardpb.Mode_MODE_LEASED, Purpose: "work items; claim one before working on it"},
 		{Pattern: "results/*/**", Mode: boardpb.Mode_MODE_OWNED, Purpose: "results; the second segment is the owner"},
 		{Pattern: "plan", Mode: boardpb.Mode_MODE_SINGLE, Writer: orchestrator, Purpose: "the plan"},
@@ -114,6 +114,8 @@ func compileSpace(i int, ns *boardpb.Namespace) (*Space, *boardpb.Result) {
 		return bad("lease_ms", fmt.Sprintf("%d ms; 0 is the default, at most %d", ns.LeaseMs, MaxLeaseMs))
 	case ns.MaxAttempts > 0 && ns.Mode != boardpb.Mode_MODE_LEASED:
 		return bad("max_attempts", fmt.Sprintf("%s: only a leased namespace has attempts", p))
+	case (ns.Unique || ns.OneLine) && ns.Mode != boardpb.Mode_MODE_APPEND:
+		return bad("mode", fmt.Sprintf("%s: only an append namespace can be unique or one_line", p))
 	case ns.MaxValueBytes > MaxValueBytes:
 		return bad("max_value_bytes", fmt.Sprintf("%d, at most %d", ns.MaxValueBytes, MaxValueBytes))
 	}

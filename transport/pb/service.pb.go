@@ -2051,6 +2051,7 @@ type ListItem struct {
 	Count              uint64                 `protobuf:"varint,8,opt,name=count,proto3" json:"count,omitempty"`
 	Invalidated        bool                   `protobuf:"varint,9,opt,name=invalidated,proto3" json:"invalidated,omitempty"`
 	RestsOnInvalidated bool                   `protobuf:"varint,10,opt,name=rests_on_invalidated,json=restsOnInvalidated,proto3" json:"rests_on_invalidated,omitempty"`
+	Summary            string                 `protobuf:"bytes,11,opt,name=summary,proto3" json:"summary,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -2153,6 +2154,13 @@ func (x *ListItem) GetRestsOnInvalidated() bool {
 		return x.RestsOnInvalidated
 	}
 	return false
+}
+
+func (x *ListItem) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
 }
 
 type ListAnswer struct {
@@ -6940,7 +6948,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x03(\v2\x19.raftboard.board.v1.EntryR\aentries\x12\x19\n" +
 	"\bhas_more\x18\x02 \x01(\bR\ahasMore\x12%\n" +
 	"\x0eoldest_version\x18\x03 \x01(\x04R\roldestVersion\x12.\n" +
-	"\x05marks\x18\x04 \x03(\v2\x18.raftboard.board.v1.MarkR\x05marks\"\x8c\x02\n" +
+	"\x05marks\x18\x04 \x03(\v2\x18.raftboard.board.v1.MarkR\x05marks\"\xa6\x02\n" +
 	"\bListItem\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x16\n" +
@@ -6952,7 +6960,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x05count\x18\b \x01(\x04R\x05count\x12 \n" +
 	"\vinvalidated\x18\t \x01(\bR\vinvalidated\x120\n" +
 	"\x14rests_on_invalidated\x18\n" +
-	" \x01(\bR\x12restsOnInvalidated\"N\n" +
+	" \x01(\bR\x12restsOnInvalidated\x12\x18\n" +
+	"\asummary\x18\v \x01(\tR\asummary\"N\n" +
 	"\n" +
 	"ListAnswer\x12,\n" +
 	"\x05items\x18\x01 \x03(\v2\x16.raftboard.v1.ListItemR\x05items\x12\x12\n" +
