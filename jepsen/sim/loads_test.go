@@ -124,3 +124,32 @@ func lastOp(t *testing.T, h *history.History, is func(*history.Op) bool) *histor
 	t.Fatal("the run has nothing of the kind")
 	return nil
 }
+
+// A board where everything was deleted holds nothing at the end, and that it was read is seen
+// all the same.
+func TestAnEmptyBoardIsReadAtTheEndToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := history.NewLog(history.Run{Workload: "register", Driver: "sim", Board: "faults", Seed: 1})
+		run := sim.Start(t, log, 3)
+		admin, err := run.Dial("admin", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer admin.Close()
+		if _, err := admin.CreateBoard(t.Context(), "faults", load(t, "register").Settings()); err != nil {
+			t.Fatal(err)
+		}
+		if err := workload.Finals(t.Context(), workload.Env{Cluster: run, Log: log, Board: "faults", Seed: 1}); err != nil {
+			t.Fatal(err)
+		}
+		read := map[string]bool{}
+		for _, f := range log.History().Finals {
+			read[f.Reader] = true
+		}
+		for _, node := range run.Nodes() {
+			if !read[history.FinalReader(node)] {
+				t.Errorf("nothing tells that the board was read through %s", node)
+			}
+		}
+	})
+}

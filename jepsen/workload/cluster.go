@@ -210,6 +210,9 @@ func Finals(ctx context.Context, e Env) error {
 			if err != nil {
 				return fmt.Errorf("reading the board through %s: %w", node, err)
 			}
+			if after == "" { // a board where all is deleted was read as well
+				e.Log.Final(history.Final{Reader: reader, Node: resp.NodeId, Board: e.Board, Rev: resp.Rev})
+			}
 			for _, entry := range resp.GetDump().Entries {
 				e.Log.Final(history.Final{Reader: reader, Node: resp.NodeId, Board: e.Board, Rev: resp.Rev, Entry: entry})
 			}
