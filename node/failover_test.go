@@ -138,8 +138,9 @@ func TestAGivenUpCommandInTheQueueIsNotDone(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		o.wg.Wait()
-		if len(o.notDone) < 10 || len(o.unknown) == 0 {
-			t.Errorf("%d not done, %d unknown: the queue was not empty", len(o.notDone), len(o.unknown))
+		// All 20 when an entry of the node itself, as after an election, is on the disk's way first.
+		if len(o.notDone) < 10 {
+			t.Errorf("%d not done, %d unknown: the disk did not stall", len(o.notDone), len(o.unknown))
 		}
 		time.Sleep(10 * time.Second)
 		mustPropose(t, c.WaitLeader().Node, create("after"))
