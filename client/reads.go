@@ -26,9 +26,26 @@ func (b *Board) History(ctx context.Context, key string, limit uint32, beforeVer
 // List reads the keys that match a pattern, sorted, without values; limit 0 is 200, at
 // most 1,000. The answer's Next, given as after, continues.
 func (b *Board) List(ctx context.Context, pattern string, limit uint32, after string, opts ReadOptions) (*wirepb.ListAnswer, Read, error) {
-	q := &wirepb.ListQuery{Pattern: pattern, Limit: limit, After: after}
+	return b.list(ctx, &wirepb.ListQuery{Pattern: pattern, Limit: limit, After: after}, opts)
+}
+
+func (b *Board) list(ctx context.Context, q *wirepb.ListQuery, opts ReadOptions) (*wirepb.ListAnswer, Read, error) {
 	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_List{List: q}})
 	return resp.GetList(), at, err
+}
+
+// Content reads what a key says, as text: a JSON string as its text, another value as its JSON,
+// items of an append key with a line break between them. The query's key may name a version, and
+// a range of lines or bytes; at most 16 KiB come at once unless it says otherwise, at most 256
+// KiB, and Truncated says that there is more. A key without a value is no error: Exists is false
+// and Version 0. Text is the same for an agent, between fence tags: what others wrote belongs
+// into a user's or a tool's message, never into a system prompt.
+func (b *Board) Content(ctx context.Context, q *wirepb.ContentQuery, opts ReadOptions) (*wirepb.ContentAnswer, Read, error) {
+	if q == nil {
+		q = &wirepb.ContentQuery{}
+	}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Content{Content: q}})
+	return resp.GetContent(), at, err
 }
 
 // Dump reads current entries with their values and leases, page by page as List does;

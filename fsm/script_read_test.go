@@ -88,6 +88,21 @@ func (s *script) readBoard(b *state.Board, verb string, c *call) (lines []string
 				d.CountBefore, d.CountAfter, d.After.Deleted))
 		}
 		return append(lines, fmt.Sprintf("→ %d keys up to rev %d, next=%q", len(found), to, next)), refused
+	case "under":
+		items, next, refused := board.ListUnder(b, c.maybe(), limit, c.opt("after"))
+		for _, it := range items {
+			lines = append(lines, fmt.Sprintf("→ %s v%d count=%d by %s", it.Entry.Key, it.Entry.Version, it.Count, it.Entry.Author))
+		}
+		return append(lines, fmt.Sprintf("→ %d keys, next=%q", len(items), next)), refused
+	case "content":
+		q := board.ContentQuery{Ref: c.word("key"), FromLine: c.number("from_line"), ToLine: c.number("to_line"),
+			FromByte: c.number("from_byte"), ToByte: c.number("to_byte"), LimitBytes: limit}
+		found, refused := board.ContentOf(b, q)
+		if refused != nil {
+			return nil, board.Explain(refused)
+		}
+		return []string{fmt.Sprintf("→ %q items=%d bytes %d to %d (asked to %d) of %d, %d lines", found.Text, len(found.Entries),
+			found.From, found.To, found.Wanted, found.Bytes, found.Lines)}, nil
 	case "leases", "reclaimable":
 		return s.readLeases(b, verb, limit, c)
 	case "since":

@@ -100,7 +100,7 @@ func checkRead(request *wirepb.ReadRequest) (node.Consistency, *boardpb.Result) 
 	cluster := request.GetBoards() != nil
 	switch {
 	case request.AtRev > 0 && !readsThePast(request):
-		return want, badField("at_rev", "only get, history, list, dump and view can be read at an earlier rev", "leave at_rev out")
+		return want, badField("at_rev", "only get, history, list, dump, view and content can be read at an earlier rev", "leave at_rev out")
 	case cluster && request.Board != "":
 		return want, badField("board", "the list of boards belongs to no board", "leave board empty")
 	case cluster && want.Kind == node.AtLeast:
@@ -115,7 +115,7 @@ func checkRead(request *wirepb.ReadRequest) (node.Consistency, *boardpb.Result) 
 func readsThePast(request *wirepb.ReadRequest) bool {
 	switch request.Query.(type) {
 	case *wirepb.ReadRequest_Get, *wirepb.ReadRequest_History, *wirepb.ReadRequest_List, *wirepb.ReadRequest_Dump,
-		*wirepb.ReadRequest_View:
+		*wirepb.ReadRequest_View, *wirepb.ReadRequest_Content:
 		return true
 	}
 	return false
@@ -179,6 +179,8 @@ func query(b *state.Board, actor *boardpb.Actor, request *wirepb.ReadRequest, an
 		answer.Answer = &wirepb.ReadResponse_Describe{Describe: &wirepb.DescribeAnswer{Head: b.Head(), Counts: b.Counts(), Digest: digestOf(b)}}
 	case *wirepb.ReadRequest_Stats:
 		answer.Answer = &wirepb.ReadResponse_Stats{Stats: stats(b)}
+	case *wirepb.ReadRequest_Content:
+		return content(b, q.Content, answer)
 	case *wirepb.ReadRequest_Trace:
 		return trace(b, q.Trace, answer)
 	case *wirepb.ReadRequest_Phase:
@@ -268,24 +270,6 @@ func trace(b *state.Board, q *wirepb.TraceQuery, answer *wirepb.ReadResponse) *b
 			Entry: row.Entry, Invalidation: row.Invalidation})
 	}
 	answer.Answer = &wirepb.ReadResponse_Trace{Trace: out}
-	return nil
-}
-
-func list(b *state.Board, q *wirepb.ListQuery, answer *wirepb.ReadResponse) *boardpb.Result {
-	items, next, refused := board.List(b, q.Pattern, q.Limit, q.After)
-	if refused != nil {
-		return refused
-	}
-	out := make([]*wirepb.ListItem, len(items))
-	for i, item := range items {
-		e := item.Entry
-		out[i] = &wirepb.ListItem{Key: e.Key, Version: e.Version, Author: e.Author, TMs: e.TMs, WallMs: e.WallMs,
-			Bytes: uint64(len(e.Value)), Rev: e.Rev, Count: item.Count, Summary: e.Summary}
-		if m := b.Mark(e); m != nil {
-			out[i].Invalidated, out[i].RestsOnInvalidated = m.Invalidation != nil, len(m.RestsOn) > 0 || m.More
-		}
-	}
-	answer.Answer = &wirepb.ReadResponse_List{List: &wirepb.ListAnswer{Items: out, Next: next}}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -266,11 +267,19 @@ func namespaceTable(s *boardpb.BoardSettings, counts []*boardpb.NamespaceCounts)
 }
 
 func (a *app) schemaCommand() *cobra.Command {
-	var prompt bool
+	var prompt, tools bool
 	c := leaf(verb{use: "schema", short: "The namespaces of the board: who may write what, and how",
-		examples: [2]string{`raftboard schema --prompt`, `raftboard schema -b apollo -o json > schema.json`},
+		long: "--tools prints what a host hands to a model: name, description and JSON Schema of each tool, as JSON. What the\n" +
+			"model then calls runs with raftboard tool, or with UseTool of the Go client.",
+		examples: [2]string{`raftboard schema --prompt`, `raftboard schema --tools`},
 		args:     cobra.NoArgs,
 		run: func(ctx context.Context, _ []string) error {
+			if tools && prompt {
+				return exitcode.Usagef("leave out one of them", "--prompt and --tools exclude each other")
+			}
+			if tools {
+				return a.printTools()
+			}
 			defer a.close()
 			if prompt {
 				return a.printPrompt(ctx, view.Schema)
@@ -292,7 +301,17 @@ func (a *app) schemaCommand() *cobra.Command {
 				answer.GetCounts())})
 		}})
 	c.Flags().BoolVar(&prompt, "prompt", false, "as text for the prompt of an agent, with the rules of reading and writing")
+	c.Flags().BoolVar(&tools, "tools", false, "the tools that a model may call, as JSON")
 	return c
+}
+
+func (a *app) printTools() error {
+	raw, err := json.MarshalIndent(client.Tools(), "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(a.stdout, string(raw))
+	return err
 }
 
 func (a *app) boardSettingsCommand() *cobra.Command {

@@ -13,7 +13,7 @@ import (
 
 // agentCommands are what a host gives to the agents it runs.
 func (a *app) agentCommands() []*cobra.Command {
-	return []*cobra.Command{a.runCommand(), a.viewCommand(), a.agentPromptCommand()}
+	return []*cobra.Command{a.runCommand(), a.viewCommand(), a.agentPromptCommand(), a.toolCommand()}
 }
 
 func (a *app) viewCommand() *cobra.Command {
@@ -71,4 +71,39 @@ func (a *app) printPrompt(ctx context.Context, text func(board string, namespace
 	}
 	out := text(a.g.board, effective(answer.GetHead().GetSettings()).GetNamespaces())
 	return a.out.Print(render.View{Text: out, Object: render.Obj("board", a.g.board, "text", out)})
+}
+
+// toolCommand is how a host without the Go client runs what a model called.
+func (a *app) toolCommand() *cobra.Command {
+	var input valueFlags
+	return leaf(verb{use: "tool NAME INPUT|-|@FILE", short: "Run a call that a model made of one of the tools of schema --tools",
+		long: "INPUT is the call's input as JSON. What is printed is for the model: a conflict or a refusal too, with exit code 0;\n" +
+			"-o json has the outcome apart. Other exit codes are for the host: the board could not be reached, say. Put the text\n" +
+			"into a tool's message, never into a system prompt.",
+		examples: [2]string{`raftboard tool bb_list '{"prefix":"findings"}'`,
+			`raftboard tool bb_append '{"key":"findings/api","content":"port 8970","summary":"the port"}' --as worker-1`},
+		args: cobra.ExactArgs(2),
+		run: func(ctx context.Context, args []string) error {
+			raw, err := input.read(a, args[1:])
+			if err != nil {
+				return err
+			}
+			defer a.close()
+			b, err := a.board(ctx)
+			if err != nil {
+				return err
+			}
+			use := b.UseTool
+			if a.g.loop != "" {
+				use = b.AttachLoop(a.g.loop).UseTool
+			}
+			seen, err := use(ctx, args[0], raw)
+			if err != nil {
+				return refused(err)
+			}
+			o := render.Obj("outcome", seen.Outcome, "text", seen.Text)
+			o.AddSet("ref", seen.Ref)
+			o.AddSet("version", seen.Version)
+			return a.out.Print(render.View{Text: seen.Text, Object: o})
+		}})
 }

@@ -117,7 +117,42 @@ func List(b *state.Board, pattern string, limit uint32, after string) (items []I
 		return nil, "", r
 	}
 	page := newPage(limit, listDefault, listMax)
-	last, scanned := "", 0
+	items, next = listed(b, &page, p, after)
+	return items, next, nil
+}
+
+// ListUnder is List of a key and of those below it: "findings" and "findings/" are findings
+// and findings/a, and not findings-old (SPEC BB-1). "" is every key.
+func ListUnder(b *state.Board, prefix string, limit uint32, after string) (items []Item, next string, r *boardpb.Result) {
+	key := strings.TrimSuffix(prefix, "/")
+	if prefix == "" {
+		return List(b, "**", limit, after)
+	}
+	if why := state.CheckKey(key); why != "" {
+		return nil, "", bad("prefix", "%+q %s", clip(prefix), why)
+	}
+	below, why := state.ParsePattern(key + "/**")
+	none := why != "" || len(b.Schema().Meets(below)) == 0 // no key can be below it
+	switch {
+	case none && b.Schema().Find(key) == nil:
+		return nil, "", Explain(&boardpb.Result{Code: boardpb.Code_CODE_UNDECLARED_NAMESPACE, Key: prefix, Field: "prefix"})
+	case after != "" && state.CheckKey(after) != "":
+		return nil, "", checkAfter(state.CheckKey(after))
+	}
+	page := newPage(limit, listDefault, listMax)
+	if k := b.Key(key); k != nil && !k.Newest().Deleted && after < key && page.fits(0) {
+		items = append(items, Item{k.Newest(), itemCount(b.Schema().Find(key), k)})
+	}
+	if none {
+		return items, "", nil
+	}
+	rest, next := listed(b, &page, below, max(after, key))
+	return append(items, rest...), next, nil
+}
+
+// listed walks the keys of a pattern for one page.
+func listed(b *state.Board, page *page, p state.Pattern, after string) (items []Item, next string) {
+	last, scanned := after, 0
 	b.Keys(start(p, after), func(key string, k *state.Key) bool {
 		if !strings.HasPrefix(key, p.Prefix()) {
 			return false
@@ -132,7 +167,7 @@ func List(b *state.Board, pattern string, limit uint32, after string) (items []I
 		}
 		return true
 	})
-	return items, next, nil
+	return items, next
 }
 
 // Dump returns what the keys of a pattern hold now: the newest version of each, every

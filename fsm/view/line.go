@@ -23,12 +23,15 @@ func join(x, y rendered) rendered { return rendered{x.text + y.text, x.chars + y
 
 // lead says when, what and who, and whether it rests on something that was invalidated, before
 // any character that an agent chose (SPEC VW-8, F-31).
-func (it *item) lead() string {
-	e, via := it.entry, ""
+func (it *item) lead() string { return leadOf(it.entry) + rests(it.board.Mark(it.entry)) }
+
+// leadOf says when an entry was written, which one it is, and by whom.
+func leadOf(e *boardpb.Entry) string {
+	via := ""
 	if e.ActingFor != "" {
 		via = " via " + e.ActingFor
 	}
-	return fmt.Sprintf("- %s %s@%d by %s%s", wall(e.WallMs), e.Key, e.Version, e.Author, via) + rests(it.board.Mark(e))
+	return fmt.Sprintf("- %s %s@%d by %s%s", wall(e.WallMs), e.Key, e.Version, e.Author, via)
 }
 
 // restsNamed is how many invalidated records a line names; raftboard trace tells all.
@@ -52,19 +55,27 @@ const stubChars = 40
 
 // shorten cuts the value of an entry, so that its line has about most characters, at least
 // those of a stub. It says before the value how much is gone and where the rest is, so no
-// value can say it falsely. A line that cutting does not shorten is left whole.
+// value can say it falsely; then what the writer says of it in a line, if there is room (SPEC
+// BB-5). A line that cutting does not shorten is left whole.
 func shorten(it *item, most int) rendered {
 	e, whole := it.entry, it.whole()
 	value := harmlessJSON(e.Value)
 	note := func(removed int) string {
 		return fmt.Sprintf("%s [cut: %d of %d characters, rest in %s@%d]: ", it.lead(), removed, value.chars, e.Key, e.Version)
 	}
-	keep := max(most-len(note(value.chars)), stubChars)
+	summary := plain("")
+	if e.Summary != "" {
+		summary = join(harmlessText(e.Summary), plain(" — "))
+		if len(note(value.chars))+summary.chars+stubChars > most {
+			summary = plain("")
+		}
+	}
+	keep := max(most-len(note(value.chars))-summary.chars, stubChars)
 	cut, removed := value.cut(keep)
 	if removed == 0 {
 		return whole
 	}
-	if line := join(plain(note(removed)), cut); line.chars < whole.chars {
+	if line := join(join(plain(note(removed)), summary), cut); line.chars < whole.chars {
 		return line
 	}
 	return whole

@@ -84,9 +84,8 @@ func check(b *state.Board, q Request) (*plan, *boardpb.Result) {
 		return nil, limited(bad("limit_tokens", fmt.Sprintf("limit_tokens is %d, at most %d", limit, MaxTokens),
 			"ask for less; raftboard dump exports a board"), limit, MaxTokens)
 	}
-	if q.Nonce != "" && !validNonce(q.Nonce) {
-		return nil, bad("nonce", fmt.Sprintf("a nonce is %d to %d of A-Z a-z 0-9 _ -", minNonce, maxNonce),
-			"make a new one of random digits for every view")
+	if r := checkNonce(q.Nonce); r != nil {
+		return nil, r
 	}
 	p := &plan{chars: 4*limit - 1, name: q.Viewer, viewer: b.Author(q.Viewer), nonce: q.Nonce}
 	var refused *boardpb.Result

@@ -28,12 +28,24 @@ func fenceTags() []string {
 // its strings no character that steers a terminal, hides or reorders text (each becomes the
 // escape that JSON has for it, so the value is the same), and no text that looks like a
 // fence (its "<" becomes "&lt;", SPEC F-17). Stored bytes are not changed.
-func harmlessJSON(value []byte) rendered { return harmless(value, true) }
+func harmlessJSON(value []byte) rendered { return harmless(value, document) }
 
 // harmlessText does the same to text that is no JSON document.
-func harmlessText(s string) rendered { return harmless([]byte(s), false) }
+func harmlessText(s string) rendered { return harmless([]byte(s), oneLine) }
 
-func harmless(value []byte, json bool) rendered {
+// harmlessLines does the same to text whose line breaks are kept.
+func harmlessLines(s string) rendered { return harmless([]byte(s), manyLines) }
+
+// form is what kind of text is made harmless.
+type form int
+
+const (
+	document form = iota // JSON
+	oneLine
+	manyLines
+)
+
+func harmless(value []byte, as form) rendered {
 	if planted.Bug("M29") { // the bug: text of others is shown as it is stored
 		return plain(string(value))
 	}
@@ -43,10 +55,10 @@ func harmless(value []byte, json bool) rendered {
 	for i := 0; i < len(value); {
 		r, size := utf8.DecodeRune(value[i:])
 		switch {
-		case json && !inString && (r == ' ' || r == '\t' || r == '\n' || r == '\r'):
+		case as == document && !inString && (r == ' ' || r == '\t' || r == '\n' || r == '\r'):
 		case isLess(r) && out.opensFence(value[i+size:]):
 			out.put("&lt;", 4)
-		case invisible(r):
+		case invisible(r) && (as != manyLines || r != '\n'):
 			out.escape(r)
 		default:
 			out.b.Write(value[i : i+size])

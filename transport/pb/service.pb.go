@@ -325,6 +325,7 @@ type ReadRequest struct {
 	//	*ReadRequest_LoopStatus
 	//	*ReadRequest_View
 	//	*ReadRequest_Trace
+	//	*ReadRequest_Content
 	//	*ReadRequest_Diff
 	//	*ReadRequest_Phase
 	//	*ReadRequest_Phases
@@ -527,6 +528,15 @@ func (x *ReadRequest) GetTrace() *TraceQuery {
 	return nil
 }
 
+func (x *ReadRequest) GetContent() *ContentQuery {
+	if x != nil {
+		if x, ok := x.Query.(*ReadRequest_Content); ok {
+			return x.Content
+		}
+	}
+	return nil
+}
+
 func (x *ReadRequest) GetDiff() *DiffQuery {
 	if x != nil {
 		if x, ok := x.Query.(*ReadRequest_Diff); ok {
@@ -606,6 +616,10 @@ type ReadRequest_Trace struct {
 	Trace *TraceQuery `protobuf:"bytes,31,opt,name=trace,proto3,oneof"`
 }
 
+type ReadRequest_Content struct {
+	Content *ContentQuery `protobuf:"bytes,35,opt,name=content,proto3,oneof"`
+}
+
 type ReadRequest_Diff struct {
 	Diff *DiffQuery `protobuf:"bytes,36,opt,name=diff,proto3,oneof"`
 }
@@ -641,6 +655,8 @@ func (*ReadRequest_LoopStatus) isReadRequest_Query() {}
 func (*ReadRequest_View) isReadRequest_Query() {}
 
 func (*ReadRequest_Trace) isReadRequest_Query() {}
+
+func (*ReadRequest_Content) isReadRequest_Query() {}
 
 func (*ReadRequest_Diff) isReadRequest_Query() {}
 
@@ -755,8 +771,11 @@ func (x *HistoryQuery) GetBeforeVersion() uint64 {
 type ListQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pattern       string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // 200, at most 1000
 	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	Prefix        *string                `protobuf:"bytes,4,opt,name=prefix,proto3,oneof" json:"prefix,omitempty"` // instead of a pattern: a key, and all below it; "" is all
+	Text          bool                   `protobuf:"varint,5,opt,name=text,proto3" json:"text,omitempty"`          // also as text between fence tags
+	Nonce         string                 `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`         // in those tags: 8 to 64 of A-Z a-z 0-9 _ -
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -808,6 +827,27 @@ func (x *ListQuery) GetLimit() uint32 {
 func (x *ListQuery) GetAfter() string {
 	if x != nil {
 		return x.After
+	}
+	return ""
+}
+
+func (x *ListQuery) GetPrefix() string {
+	if x != nil && x.Prefix != nil {
+		return *x.Prefix
+	}
+	return ""
+}
+
+func (x *ListQuery) GetText() bool {
+	if x != nil {
+		return x.Text
+	}
+	return false
+}
+
+func (x *ListQuery) GetNonce() string {
+	if x != nil {
+		return x.Nonce
 	}
 	return ""
 }
@@ -1301,6 +1341,99 @@ func (x *TraceQuery) GetAfter() uint32 {
 	return 0
 }
 
+// ContentQuery asks for what a key says, as text: of a version, of lines or of bytes if it says so.
+type ContentQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`                                  // or a version of it: facts/a@3
+	FromLine      uint64                 `protobuf:"varint,2,opt,name=from_line,json=fromLine,proto3" json:"from_line,omitempty"`       // from 1
+	ToLine        uint64                 `protobuf:"varint,3,opt,name=to_line,json=toLine,proto3" json:"to_line,omitempty"`             // belongs to it; 0: to the last
+	FromByte      uint64                 `protobuf:"varint,4,opt,name=from_byte,json=fromByte,proto3" json:"from_byte,omitempty"`       // from 0
+	ToByte        uint64                 `protobuf:"varint,5,opt,name=to_byte,json=toByte,proto3" json:"to_byte,omitempty"`             // the first one left out; 0: to the end
+	LimitBytes    uint32                 `protobuf:"varint,6,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"` // 16 KiB, at most 256 KiB
+	Nonce         string                 `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`                              // in the tags of the fence: 8 to 64 of A-Z a-z 0-9 _ -
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContentQuery) Reset() {
+	*x = ContentQuery{}
+	mi := &file_transport_pb_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContentQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContentQuery) ProtoMessage() {}
+
+func (x *ContentQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContentQuery.ProtoReflect.Descriptor instead.
+func (*ContentQuery) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ContentQuery) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ContentQuery) GetFromLine() uint64 {
+	if x != nil {
+		return x.FromLine
+	}
+	return 0
+}
+
+func (x *ContentQuery) GetToLine() uint64 {
+	if x != nil {
+		return x.ToLine
+	}
+	return 0
+}
+
+func (x *ContentQuery) GetFromByte() uint64 {
+	if x != nil {
+		return x.FromByte
+	}
+	return 0
+}
+
+func (x *ContentQuery) GetToByte() uint64 {
+	if x != nil {
+		return x.ToByte
+	}
+	return 0
+}
+
+func (x *ContentQuery) GetLimitBytes() uint32 {
+	if x != nil {
+		return x.LimitBytes
+	}
+	return 0
+}
+
+func (x *ContentQuery) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
 type DiffQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pattern       string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`                 // "" is the whole board
@@ -1314,7 +1447,7 @@ type DiffQuery struct {
 
 func (x *DiffQuery) Reset() {
 	*x = DiffQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[15]
+	mi := &file_transport_pb_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1459,7 @@ func (x *DiffQuery) String() string {
 func (*DiffQuery) ProtoMessage() {}
 
 func (x *DiffQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[15]
+	mi := &file_transport_pb_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1472,7 @@ func (x *DiffQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffQuery.ProtoReflect.Descriptor instead.
 func (*DiffQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{15}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DiffQuery) GetPattern() string {
@@ -1388,7 +1521,7 @@ type LoopQuery struct {
 
 func (x *LoopQuery) Reset() {
 	*x = LoopQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[16]
+	mi := &file_transport_pb_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1533,7 @@ func (x *LoopQuery) String() string {
 func (*LoopQuery) ProtoMessage() {}
 
 func (x *LoopQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[16]
+	mi := &file_transport_pb_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1546,7 @@ func (x *LoopQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopQuery.ProtoReflect.Descriptor instead.
 func (*LoopQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{16}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LoopQuery) GetLoop() string {
@@ -1447,7 +1580,7 @@ type PhaseQuery struct {
 
 func (x *PhaseQuery) Reset() {
 	*x = PhaseQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1592,7 @@ func (x *PhaseQuery) String() string {
 func (*PhaseQuery) ProtoMessage() {}
 
 func (x *PhaseQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1605,7 @@ func (x *PhaseQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseQuery.ProtoReflect.Descriptor instead.
 func (*PhaseQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PhaseQuery) GetPhase() string {
@@ -1499,7 +1632,7 @@ type PhasesQuery struct {
 
 func (x *PhasesQuery) Reset() {
 	*x = PhasesQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1644,7 @@ func (x *PhasesQuery) String() string {
 func (*PhasesQuery) ProtoMessage() {}
 
 func (x *PhasesQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1657,7 @@ func (x *PhasesQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhasesQuery.ProtoReflect.Descriptor instead.
 func (*PhasesQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PhasesQuery) GetAfter() string {
@@ -1565,6 +1698,7 @@ type ReadResponse struct {
 	//	*ReadResponse_LoopStatus
 	//	*ReadResponse_View
 	//	*ReadResponse_Trace
+	//	*ReadResponse_Content
 	//	*ReadResponse_Diff
 	//	*ReadResponse_Phase
 	//	*ReadResponse_Phases
@@ -1575,7 +1709,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1721,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1734,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReadResponse) GetFailure() *pb.Result {
@@ -1774,6 +1908,15 @@ func (x *ReadResponse) GetTrace() *TraceAnswer {
 	return nil
 }
 
+func (x *ReadResponse) GetContent() *ContentAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ReadResponse_Content); ok {
+			return x.Content
+		}
+	}
+	return nil
+}
+
 func (x *ReadResponse) GetDiff() *DiffAnswer {
 	if x != nil {
 		if x, ok := x.Answer.(*ReadResponse_Diff); ok {
@@ -1853,6 +1996,10 @@ type ReadResponse_Trace struct {
 	Trace *TraceAnswer `protobuf:"bytes,31,opt,name=trace,proto3,oneof"`
 }
 
+type ReadResponse_Content struct {
+	Content *ContentAnswer `protobuf:"bytes,35,opt,name=content,proto3,oneof"`
+}
+
 type ReadResponse_Diff struct {
 	Diff *DiffAnswer `protobuf:"bytes,36,opt,name=diff,proto3,oneof"`
 }
@@ -1889,6 +2036,8 @@ func (*ReadResponse_View) isReadResponse_Answer() {}
 
 func (*ReadResponse_Trace) isReadResponse_Answer() {}
 
+func (*ReadResponse_Content) isReadResponse_Answer() {}
+
 func (*ReadResponse_Diff) isReadResponse_Answer() {}
 
 func (*ReadResponse_Phase) isReadResponse_Answer() {}
@@ -1908,7 +2057,7 @@ type GetAnswer struct {
 
 func (x *GetAnswer) Reset() {
 	*x = GetAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +2069,7 @@ func (x *GetAnswer) String() string {
 func (*GetAnswer) ProtoMessage() {}
 
 func (x *GetAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2082,7 @@ func (x *GetAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAnswer.ProtoReflect.Descriptor instead.
 func (*GetAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetAnswer) GetEntry() *pb.Entry {
@@ -1983,7 +2132,7 @@ type HistoryAnswer struct {
 
 func (x *HistoryAnswer) Reset() {
 	*x = HistoryAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2144,7 @@ func (x *HistoryAnswer) String() string {
 func (*HistoryAnswer) ProtoMessage() {}
 
 func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2157,7 @@ func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryAnswer.ProtoReflect.Descriptor instead.
 func (*HistoryAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HistoryAnswer) GetEntries() []*pb.Entry {
@@ -2058,7 +2207,7 @@ type ListItem struct {
 
 func (x *ListItem) Reset() {
 	*x = ListItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2070,7 +2219,7 @@ func (x *ListItem) String() string {
 func (*ListItem) ProtoMessage() {}
 
 func (x *ListItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2083,7 +2232,7 @@ func (x *ListItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListItem.ProtoReflect.Descriptor instead.
 func (*ListItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListItem) GetKey() string {
@@ -2167,13 +2316,14 @@ type ListAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*ListItem            `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListAnswer) Reset() {
 	*x = ListAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2335,7 @@ func (x *ListAnswer) String() string {
 func (*ListAnswer) ProtoMessage() {}
 
 func (x *ListAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2348,7 @@ func (x *ListAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
 func (*ListAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListAnswer) GetItems() []*ListItem {
@@ -2215,6 +2365,13 @@ func (x *ListAnswer) GetNext() string {
 	return ""
 }
 
+func (x *ListAnswer) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type DumpAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       []*pb.Entry            `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
@@ -2227,7 +2384,7 @@ type DumpAnswer struct {
 
 func (x *DumpAnswer) Reset() {
 	*x = DumpAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2396,7 @@ func (x *DumpAnswer) String() string {
 func (*DumpAnswer) ProtoMessage() {}
 
 func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2409,7 @@ func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpAnswer.ProtoReflect.Descriptor instead.
 func (*DumpAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DumpAnswer) GetEntries() []*pb.Entry {
@@ -2293,7 +2450,7 @@ type LeasesAnswer struct {
 
 func (x *LeasesAnswer) Reset() {
 	*x = LeasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2305,7 +2462,7 @@ func (x *LeasesAnswer) String() string {
 func (*LeasesAnswer) ProtoMessage() {}
 
 func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2318,7 +2475,7 @@ func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasesAnswer.ProtoReflect.Descriptor instead.
 func (*LeasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeasesAnswer) GetLeases() []*LeaseRow {
@@ -2348,7 +2505,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2517,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2530,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LeaseRow) GetLease() *pb.Lease {
@@ -2423,7 +2580,7 @@ type EventsAnswer struct {
 
 func (x *EventsAnswer) Reset() {
 	*x = EventsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2592,7 @@ func (x *EventsAnswer) String() string {
 func (*EventsAnswer) ProtoMessage() {}
 
 func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2605,7 @@ func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
 func (*EventsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EventsAnswer) GetEvents() []*pb.Event {
@@ -2490,7 +2647,7 @@ type DescribeAnswer struct {
 
 func (x *DescribeAnswer) Reset() {
 	*x = DescribeAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2659,7 @@ func (x *DescribeAnswer) String() string {
 func (*DescribeAnswer) ProtoMessage() {}
 
 func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2672,7 @@ func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeAnswer.ProtoReflect.Descriptor instead.
 func (*DescribeAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DescribeAnswer) GetHead() *pb.BoardHead {
@@ -2556,7 +2713,7 @@ type StatsAnswer struct {
 
 func (x *StatsAnswer) Reset() {
 	*x = StatsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2725,7 @@ func (x *StatsAnswer) String() string {
 func (*StatsAnswer) ProtoMessage() {}
 
 func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2738,7 @@ func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsAnswer.ProtoReflect.Descriptor instead.
 func (*StatsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StatsAnswer) GetCounters() *pb.Counters {
@@ -2659,7 +2816,7 @@ type SpaceStats struct {
 
 func (x *SpaceStats) Reset() {
 	*x = SpaceStats{}
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2828,7 @@ func (x *SpaceStats) String() string {
 func (*SpaceStats) ProtoMessage() {}
 
 func (x *SpaceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +2841,7 @@ func (x *SpaceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpaceStats.ProtoReflect.Descriptor instead.
 func (*SpaceStats) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SpaceStats) GetUsage() *pb.Usage {
@@ -2729,7 +2886,7 @@ type DiffItem struct {
 
 func (x *DiffItem) Reset() {
 	*x = DiffItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2898,7 @@ func (x *DiffItem) String() string {
 func (*DiffItem) ProtoMessage() {}
 
 func (x *DiffItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2911,7 @@ func (x *DiffItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffItem.ProtoReflect.Descriptor instead.
 func (*DiffItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DiffItem) GetKey() string {
@@ -2811,7 +2968,7 @@ type DiffAnswer struct {
 
 func (x *DiffAnswer) Reset() {
 	*x = DiffAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2823,7 +2980,7 @@ func (x *DiffAnswer) String() string {
 func (*DiffAnswer) ProtoMessage() {}
 
 func (x *DiffAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2836,7 +2993,7 @@ func (x *DiffAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffAnswer.ProtoReflect.Descriptor instead.
 func (*DiffAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DiffAnswer) GetItems() []*DiffItem {
@@ -2877,7 +3034,7 @@ type BoardsAnswer struct {
 
 func (x *BoardsAnswer) Reset() {
 	*x = BoardsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +3046,7 @@ func (x *BoardsAnswer) String() string {
 func (*BoardsAnswer) ProtoMessage() {}
 
 func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3059,7 @@ func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardsAnswer.ProtoReflect.Descriptor instead.
 func (*BoardsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *BoardsAnswer) GetBoards() []*BoardRow {
@@ -2934,7 +3091,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +3103,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3116,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *BoardRow) GetName() string {
@@ -3024,7 +3181,7 @@ type ViewAnswer struct {
 
 func (x *ViewAnswer) Reset() {
 	*x = ViewAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +3193,7 @@ func (x *ViewAnswer) String() string {
 func (*ViewAnswer) ProtoMessage() {}
 
 func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3049,7 +3206,7 @@ func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnswer.ProtoReflect.Descriptor instead.
 func (*ViewAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ViewAnswer) GetText() string {
@@ -3087,6 +3244,172 @@ func (x *ViewAnswer) GetMissingPins() uint64 {
 	return 0
 }
 
+// ContentAnswer is what a key says: a JSON string as its text, another value as its JSON, items of
+// an append key with a line break between them.
+type ContentAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Content       string                 `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"` // the bytes from up to to of all bytes there are
+	Exists        bool                   `protobuf:"varint,2,opt,name=exists,proto3" json:"exists,omitempty"`  // false: no value; the content is empty and the version 0
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	Author        string                 `protobuf:"bytes,4,opt,name=author,proto3" json:"author,omitempty"` // of the newest part of it
+	ActingFor     string                 `protobuf:"bytes,5,opt,name=acting_for,json=actingFor,proto3" json:"acting_for,omitempty"`
+	TMs           int64                  `protobuf:"varint,6,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"`
+	WallMs        int64                  `protobuf:"varint,7,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	Summary       string                 `protobuf:"bytes,8,opt,name=summary,proto3" json:"summary,omitempty"`
+	Count         uint64                 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"` // items
+	From          uint64                 `protobuf:"varint,10,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint64                 `protobuf:"varint,11,opt,name=to,proto3" json:"to,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,12,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Lines         uint64                 `protobuf:"varint,13,opt,name=lines,proto3" json:"lines,omitempty"`
+	Truncated     bool                   `protobuf:"varint,14,opt,name=truncated,proto3" json:"truncated,omitempty"` // more was asked for: go on with from_byte = to
+	Marks         []*pb.Mark             `protobuf:"bytes,15,rep,name=marks,proto3" json:"marks,omitempty"`          // of its parts: wrong, or resting on what is; at most 64
+	Text          string                 `protobuf:"bytes,16,opt,name=text,proto3" json:"text,omitempty"`            // all of this for an agent, between fence tags
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContentAnswer) Reset() {
+	*x = ContentAnswer{}
+	mi := &file_transport_pb_service_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContentAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContentAnswer) ProtoMessage() {}
+
+func (x *ContentAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContentAnswer.ProtoReflect.Descriptor instead.
+func (*ContentAnswer) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ContentAnswer) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
+func (x *ContentAnswer) GetExists() bool {
+	if x != nil {
+		return x.Exists
+	}
+	return false
+}
+
+func (x *ContentAnswer) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ContentAnswer) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *ContentAnswer) GetActingFor() string {
+	if x != nil {
+		return x.ActingFor
+	}
+	return ""
+}
+
+func (x *ContentAnswer) GetTMs() int64 {
+	if x != nil {
+		return x.TMs
+	}
+	return 0
+}
+
+func (x *ContentAnswer) GetWallMs() int64 {
+	if x != nil {
+		return x.WallMs
+	}
+	return 0
+}
+
+func (x *ContentAnswer) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *ContentAnswer) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ContentAnswer) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ContentAnswer) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *ContentAnswer) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ContentAnswer) GetLines() uint64 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *ContentAnswer) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+func (x *ContentAnswer) GetMarks() []*pb.Mark {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
+func (x *ContentAnswer) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // TraceAnswer is where a record comes from, and what came of it.
 type TraceAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3101,7 +3424,7 @@ type TraceAnswer struct {
 
 func (x *TraceAnswer) Reset() {
 	*x = TraceAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3113,7 +3436,7 @@ func (x *TraceAnswer) String() string {
 func (*TraceAnswer) ProtoMessage() {}
 
 func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3126,7 +3449,7 @@ func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceAnswer.ProtoReflect.Descriptor instead.
 func (*TraceAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TraceAnswer) GetEntry() *pb.Entry {
@@ -3177,7 +3500,7 @@ type TraceRow struct {
 
 func (x *TraceRow) Reset() {
 	*x = TraceRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +3512,7 @@ func (x *TraceRow) String() string {
 func (*TraceRow) ProtoMessage() {}
 
 func (x *TraceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3202,7 +3525,7 @@ func (x *TraceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRow.ProtoReflect.Descriptor instead.
 func (*TraceRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TraceRow) GetRef() string {
@@ -3256,7 +3579,7 @@ type PhaseAnswer struct {
 
 func (x *PhaseAnswer) Reset() {
 	*x = PhaseAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3268,7 +3591,7 @@ func (x *PhaseAnswer) String() string {
 func (*PhaseAnswer) ProtoMessage() {}
 
 func (x *PhaseAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3281,7 +3604,7 @@ func (x *PhaseAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseAnswer.ProtoReflect.Descriptor instead.
 func (*PhaseAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PhaseAnswer) GetPhase() *pb.Phase {
@@ -3343,7 +3666,7 @@ type PhasesAnswer struct {
 
 func (x *PhasesAnswer) Reset() {
 	*x = PhasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3355,7 +3678,7 @@ func (x *PhasesAnswer) String() string {
 func (*PhasesAnswer) ProtoMessage() {}
 
 func (x *PhasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3368,7 +3691,7 @@ func (x *PhasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhasesAnswer.ProtoReflect.Descriptor instead.
 func (*PhasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PhasesAnswer) GetPhases() []*PhaseAnswer {
@@ -3396,7 +3719,7 @@ type LoopAnswer struct {
 
 func (x *LoopAnswer) Reset() {
 	*x = LoopAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3731,7 @@ func (x *LoopAnswer) String() string {
 func (*LoopAnswer) ProtoMessage() {}
 
 func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3744,7 @@ func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAnswer.ProtoReflect.Descriptor instead.
 func (*LoopAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LoopAnswer) GetLoop() *pb.Loop {
@@ -3461,7 +3784,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3473,7 +3796,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3486,7 +3809,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SessionRequest) GetId() uint64 {
@@ -3567,7 +3890,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3579,7 +3902,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3592,7 +3915,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
 }
 
 type SessionResponse struct {
@@ -3610,7 +3933,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3945,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3958,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -3711,7 +4034,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +4046,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +4059,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -3773,7 +4096,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +4108,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +4121,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchRequest) GetBoard() string {
@@ -3916,7 +4239,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +4251,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +4264,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchResponse) GetMessage() isWatchResponse_Message {
@@ -4060,7 +4383,7 @@ type WatchOpened struct {
 
 func (x *WatchOpened) Reset() {
 	*x = WatchOpened{}
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4072,7 +4395,7 @@ func (x *WatchOpened) String() string {
 func (*WatchOpened) ProtoMessage() {}
 
 func (x *WatchOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4085,7 +4408,7 @@ func (x *WatchOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOpened.ProtoReflect.Descriptor instead.
 func (*WatchOpened) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WatchOpened) GetRev() uint64 {
@@ -4125,7 +4448,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4137,7 +4460,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4150,7 +4473,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SnapshotEnd) GetRev() uint64 {
@@ -4169,7 +4492,7 @@ type WatchEvents struct {
 
 func (x *WatchEvents) Reset() {
 	*x = WatchEvents{}
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4181,7 +4504,7 @@ func (x *WatchEvents) String() string {
 func (*WatchEvents) ProtoMessage() {}
 
 func (x *WatchEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4194,7 +4517,7 @@ func (x *WatchEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvents.ProtoReflect.Descriptor instead.
 func (*WatchEvents) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WatchEvents) GetEvents() []*WatchEvent {
@@ -4215,7 +4538,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4227,7 +4550,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4240,7 +4563,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WatchEvent) GetEvent() *pb.Event {
@@ -4273,7 +4596,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +4608,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +4621,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Bookmark) GetRev() uint64 {
@@ -4318,7 +4641,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4330,7 +4653,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4343,7 +4666,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ExportRequest) GetBoard() string {
@@ -4375,7 +4698,7 @@ type ExportResponse struct {
 
 func (x *ExportResponse) Reset() {
 	*x = ExportResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4387,7 +4710,7 @@ func (x *ExportResponse) String() string {
 func (*ExportResponse) ProtoMessage() {}
 
 func (x *ExportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4400,7 +4723,7 @@ func (x *ExportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportResponse.ProtoReflect.Descriptor instead.
 func (*ExportResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExportResponse) GetMessage() isExportResponse_Message {
@@ -4474,7 +4797,7 @@ type ExportHeader struct {
 
 func (x *ExportHeader) Reset() {
 	*x = ExportHeader{}
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4486,7 +4809,7 @@ func (x *ExportHeader) String() string {
 func (*ExportHeader) ProtoMessage() {}
 
 func (x *ExportHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4499,7 +4822,7 @@ func (x *ExportHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportHeader.ProtoReflect.Descriptor instead.
 func (*ExportHeader) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExportHeader) GetBoard() string {
@@ -4560,7 +4883,7 @@ type ExportRecords struct {
 
 func (x *ExportRecords) Reset() {
 	*x = ExportRecords{}
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4572,7 +4895,7 @@ func (x *ExportRecords) String() string {
 func (*ExportRecords) ProtoMessage() {}
 
 func (x *ExportRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4585,7 +4908,7 @@ func (x *ExportRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRecords.ProtoReflect.Descriptor instead.
 func (*ExportRecords) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExportRecords) GetRecords() []*pb.SnapshotRecord {
@@ -4604,7 +4927,7 @@ type ExportEnd struct {
 
 func (x *ExportEnd) Reset() {
 	*x = ExportEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4616,7 +4939,7 @@ func (x *ExportEnd) String() string {
 func (*ExportEnd) ProtoMessage() {}
 
 func (x *ExportEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +4952,7 @@ func (x *ExportEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEnd.ProtoReflect.Descriptor instead.
 func (*ExportEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ExportEnd) GetRecords() uint64 {
@@ -4648,7 +4971,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4660,7 +4983,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4673,7 +4996,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StatusRequest) GetLocal() bool {
@@ -4702,7 +5025,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4714,7 +5037,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4727,7 +5050,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -4845,7 +5168,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4857,7 +5180,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4870,7 +5193,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *NodeState) GetId() string {
@@ -5091,7 +5414,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5103,7 +5426,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5116,7 +5439,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
 }
 
 type NodesResponse struct {
@@ -5128,7 +5451,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5140,7 +5463,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5153,7 +5476,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *NodesResponse) GetNodes() []*NodeState {
@@ -5172,7 +5495,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5507,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5520,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *AddRequest) GetName() string {
@@ -5216,7 +5539,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5228,7 +5551,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5241,7 +5564,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *AddResponse) GetMessage() string {
@@ -5260,7 +5583,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5272,7 +5595,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5285,7 +5608,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -5304,7 +5627,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5316,7 +5639,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5329,7 +5652,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RemoveResponse) GetMessage() string {
@@ -5348,7 +5671,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5360,7 +5683,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5373,7 +5696,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -5392,7 +5715,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5404,7 +5727,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5417,7 +5740,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *PromoteResponse) GetMessage() string {
@@ -5436,7 +5759,7 @@ type DemoteRequest struct {
 
 func (x *DemoteRequest) Reset() {
 	*x = DemoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5448,7 +5771,7 @@ func (x *DemoteRequest) String() string {
 func (*DemoteRequest) ProtoMessage() {}
 
 func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5461,7 +5784,7 @@ func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
 func (*DemoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DemoteRequest) GetId() string {
@@ -5480,7 +5803,7 @@ type DemoteResponse struct {
 
 func (x *DemoteResponse) Reset() {
 	*x = DemoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5492,7 +5815,7 @@ func (x *DemoteResponse) String() string {
 func (*DemoteResponse) ProtoMessage() {}
 
 func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5505,7 +5828,7 @@ func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
 func (*DemoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DemoteResponse) GetMessage() string {
@@ -5524,7 +5847,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5536,7 +5859,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5549,7 +5872,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *StepDownRequest) GetTo() string {
@@ -5568,7 +5891,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5580,7 +5903,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5593,7 +5916,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -5613,7 +5936,7 @@ type SettingsRequest struct {
 
 func (x *SettingsRequest) Reset() {
 	*x = SettingsRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5625,7 +5948,7 @@ func (x *SettingsRequest) String() string {
 func (*SettingsRequest) ProtoMessage() {}
 
 func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5638,7 +5961,7 @@ func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsRequest.ProtoReflect.Descriptor instead.
 func (*SettingsRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SettingsRequest) GetGraceMs() int64 {
@@ -5665,7 +5988,7 @@ type SettingsResponse struct {
 
 func (x *SettingsResponse) Reset() {
 	*x = SettingsResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5677,7 +6000,7 @@ func (x *SettingsResponse) String() string {
 func (*SettingsResponse) ProtoMessage() {}
 
 func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5690,7 +6013,7 @@ func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsResponse.ProtoReflect.Descriptor instead.
 func (*SettingsResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SettingsResponse) GetGraceMs() int64 {
@@ -5715,7 +6038,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5727,7 +6050,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5740,7 +6063,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
 }
 
 type SnapshotChunk struct {
@@ -5754,7 +6077,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5766,7 +6089,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5779,7 +6102,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SnapshotChunk) GetIndex() uint64 {
@@ -5811,7 +6134,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5823,7 +6146,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5836,7 +6159,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
 }
 
 type MembersResponse struct {
@@ -5852,7 +6175,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5864,7 +6187,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5877,7 +6200,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MembersResponse) GetClusterId() string {
@@ -5926,7 +6249,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5938,7 +6261,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5951,7 +6274,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Timing) GetHeartbeatMs() int64 {
@@ -5988,7 +6311,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6000,7 +6323,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6013,7 +6336,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *HelloRequest) GetClusterId() string {
@@ -6068,7 +6391,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6080,7 +6403,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6093,7 +6416,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *HelloResponse) GetClusterId() string {
@@ -6170,7 +6493,7 @@ type IntentRequest struct {
 
 func (x *IntentRequest) Reset() {
 	*x = IntentRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6182,7 +6505,7 @@ func (x *IntentRequest) String() string {
 func (*IntentRequest) ProtoMessage() {}
 
 func (x *IntentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6195,7 +6518,7 @@ func (x *IntentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentRequest.ProtoReflect.Descriptor instead.
 func (*IntentRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *IntentRequest) GetClusterId() string {
@@ -6230,7 +6553,7 @@ type IntentResponse struct {
 
 func (x *IntentResponse) Reset() {
 	*x = IntentResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6242,7 +6565,7 @@ func (x *IntentResponse) String() string {
 func (*IntentResponse) ProtoMessage() {}
 
 func (x *IntentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6255,7 +6578,7 @@ func (x *IntentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentResponse.ProtoReflect.Descriptor instead.
 func (*IntentResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *IntentResponse) GetAccepted() bool {
@@ -6291,7 +6614,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6303,7 +6626,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6316,7 +6639,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *JoinRequest) GetClusterId() string {
@@ -6358,7 +6681,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[84]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6370,7 +6693,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[84]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6383,7 +6706,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{84}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -6420,7 +6743,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[85]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6432,7 +6755,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[85]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6445,7 +6768,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{85}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ForwardRequest) GetId() uint64 {
@@ -6487,7 +6810,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[86]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6499,7 +6822,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[86]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6512,7 +6835,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{86}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ForwardResponse) GetId() uint64 {
@@ -6545,7 +6868,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[87]
+	mi := &file_transport_pb_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6557,7 +6880,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[87]
+	mi := &file_transport_pb_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6570,7 +6893,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{87}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *FenceRequest) GetFrom() string {
@@ -6590,7 +6913,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[88]
+	mi := &file_transport_pb_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6602,7 +6925,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[88]
+	mi := &file_transport_pb_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6615,7 +6938,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{88}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *FenceResponse) GetIndex() uint64 {
@@ -6641,7 +6964,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[89]
+	mi := &file_transport_pb_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6653,7 +6976,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[89]
+	mi := &file_transport_pb_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6666,7 +6989,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{89}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DigestRequest) GetIndex() uint64 {
@@ -6686,7 +7009,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[90]
+	mi := &file_transport_pb_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6698,7 +7021,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[90]
+	mi := &file_transport_pb_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6711,7 +7034,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{90}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DigestResponse) GetKnown() bool {
@@ -6736,7 +7059,7 @@ type NodeStatusRequest struct {
 
 func (x *NodeStatusRequest) Reset() {
 	*x = NodeStatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[91]
+	mi := &file_transport_pb_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6748,7 +7071,7 @@ func (x *NodeStatusRequest) String() string {
 func (*NodeStatusRequest) ProtoMessage() {}
 
 func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[91]
+	mi := &file_transport_pb_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6761,7 +7084,7 @@ func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*NodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{91}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{93}
 }
 
 type NodeStatusResponse struct {
@@ -6773,7 +7096,7 @@ type NodeStatusResponse struct {
 
 func (x *NodeStatusResponse) Reset() {
 	*x = NodeStatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[92]
+	mi := &file_transport_pb_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6785,7 +7108,7 @@ func (x *NodeStatusResponse) String() string {
 func (*NodeStatusResponse) ProtoMessage() {}
 
 func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[92]
+	mi := &file_transport_pb_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6798,7 +7121,7 @@ func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*NodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{92}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *NodeStatusResponse) GetState() *NodeState {
@@ -6823,7 +7146,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rApplyResponse\x122\n" +
 	"\x06result\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\x06result\x12,\n" +
 	"\x06leader\x18\x02 \x01(\v2\x14.raftboard.v1.LeaderR\x06leader\x12\x17\n" +
-	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xf2\a\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xaa\b\n" +
 	"\vReadRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12;\n" +
 	"\vconsistency\x18\x02 \x01(\x0e2\x19.raftboard.v1.ConsistencyR\vconsistency\x12 \n" +
@@ -6845,7 +7168,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\vloop_status\x18\x1d \x01(\v2\x17.raftboard.v1.LoopQueryH\x00R\n" +
 	"loopStatus\x12-\n" +
 	"\x04view\x18\x1e \x01(\v2\x17.raftboard.v1.ViewQueryH\x00R\x04view\x120\n" +
-	"\x05trace\x18\x1f \x01(\v2\x18.raftboard.v1.TraceQueryH\x00R\x05trace\x12-\n" +
+	"\x05trace\x18\x1f \x01(\v2\x18.raftboard.v1.TraceQueryH\x00R\x05trace\x126\n" +
+	"\acontent\x18# \x01(\v2\x1a.raftboard.v1.ContentQueryH\x00R\acontent\x12-\n" +
 	"\x04diff\x18$ \x01(\v2\x17.raftboard.v1.DiffQueryH\x00R\x04diff\x120\n" +
 	"\x05phase\x18( \x01(\v2\x18.raftboard.v1.PhaseQueryH\x00R\x05phase\x123\n" +
 	"\x06phases\x18) \x01(\v2\x19.raftboard.v1.PhasesQueryH\x00R\x06phasesB\a\n" +
@@ -6855,11 +7179,15 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\fHistoryQuery\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12%\n" +
-	"\x0ebefore_version\x18\x03 \x01(\x04R\rbeforeVersion\"Q\n" +
+	"\x0ebefore_version\x18\x03 \x01(\x04R\rbeforeVersion\"\xa3\x01\n" +
 	"\tListQuery\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"U\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x1b\n" +
+	"\x06prefix\x18\x04 \x01(\tH\x00R\x06prefix\x88\x01\x01\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\bR\x04text\x12\x14\n" +
+	"\x05nonce\x18\x06 \x01(\tR\x05nonceB\t\n" +
+	"\a_prefix\"U\n" +
 	"\tDumpQuery\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
@@ -6894,7 +7222,16 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"TraceQuery\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\rR\x05after\"\x83\x01\n" +
+	"\x05after\x18\x03 \x01(\rR\x05after\"\xc3\x01\n" +
+	"\fContentQuery\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1b\n" +
+	"\tfrom_line\x18\x02 \x01(\x04R\bfromLine\x12\x17\n" +
+	"\ato_line\x18\x03 \x01(\x04R\x06toLine\x12\x1b\n" +
+	"\tfrom_byte\x18\x04 \x01(\x04R\bfromByte\x12\x17\n" +
+	"\ato_byte\x18\x05 \x01(\x04R\x06toByte\x12\x1f\n" +
+	"\vlimit_bytes\x18\x06 \x01(\rR\n" +
+	"limitBytes\x12\x14\n" +
+	"\x05nonce\x18\a \x01(\tR\x05nonce\"\x83\x01\n" +
 	"\tDiffQuery\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12\x19\n" +
 	"\bfrom_rev\x18\x02 \x01(\x04R\afromRev\x12\x15\n" +
@@ -6911,7 +7248,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\await_ms\x18\x02 \x01(\x03R\x06waitMs\"9\n" +
 	"\vPhasesQuery\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\rR\x05limit\"\xb6\b\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"\xef\b\n" +
 	"\fReadResponse\x124\n" +
 	"\afailure\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\afailure\x12\x10\n" +
 	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x11\n" +
@@ -6933,7 +7270,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\vloop_status\x18\x1d \x01(\v2\x18.raftboard.v1.LoopAnswerH\x00R\n" +
 	"loopStatus\x12.\n" +
 	"\x04view\x18\x1e \x01(\v2\x18.raftboard.v1.ViewAnswerH\x00R\x04view\x121\n" +
-	"\x05trace\x18\x1f \x01(\v2\x19.raftboard.v1.TraceAnswerH\x00R\x05trace\x12.\n" +
+	"\x05trace\x18\x1f \x01(\v2\x19.raftboard.v1.TraceAnswerH\x00R\x05trace\x127\n" +
+	"\acontent\x18# \x01(\v2\x1b.raftboard.v1.ContentAnswerH\x00R\acontent\x12.\n" +
 	"\x04diff\x18$ \x01(\v2\x18.raftboard.v1.DiffAnswerH\x00R\x04diff\x121\n" +
 	"\x05phase\x18( \x01(\v2\x19.raftboard.v1.PhaseAnswerH\x00R\x05phase\x124\n" +
 	"\x06phases\x18) \x01(\v2\x1a.raftboard.v1.PhasesAnswerH\x00R\x06phasesB\b\n" +
@@ -6961,11 +7299,12 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\vinvalidated\x18\t \x01(\bR\vinvalidated\x120\n" +
 	"\x14rests_on_invalidated\x18\n" +
 	" \x01(\bR\x12restsOnInvalidated\x12\x18\n" +
-	"\asummary\x18\v \x01(\tR\asummary\"N\n" +
+	"\asummary\x18\v \x01(\tR\asummary\"b\n" +
 	"\n" +
 	"ListAnswer\x12,\n" +
 	"\x05items\x18\x01 \x03(\v2\x16.raftboard.v1.ListItemR\x05items\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\tR\x04next\"\xb8\x01\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\xb8\x01\n" +
 	"\n" +
 	"DumpAnswer\x123\n" +
 	"\aentries\x18\x01 \x03(\v2\x19.raftboard.board.v1.EntryR\aentries\x121\n" +
@@ -7045,7 +7384,26 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x06tokens\x18\x02 \x01(\rR\x06tokens\x12\x14\n" +
 	"\x05shown\x18\x03 \x03(\tR\x05shown\x12\x1b\n" +
 	"\tnot_shown\x18\x04 \x01(\x04R\bnotShown\x12!\n" +
-	"\fmissing_pins\x18\x05 \x01(\x04R\vmissingPins\"\xca\x01\n" +
+	"\fmissing_pins\x18\x05 \x01(\x04R\vmissingPins\"\xa0\x03\n" +
+	"\rContentAnswer\x12\x18\n" +
+	"\acontent\x18\x01 \x01(\tR\acontent\x12\x16\n" +
+	"\x06exists\x18\x02 \x01(\bR\x06exists\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x16\n" +
+	"\x06author\x18\x04 \x01(\tR\x06author\x12\x1d\n" +
+	"\n" +
+	"acting_for\x18\x05 \x01(\tR\tactingFor\x12\x11\n" +
+	"\x04t_ms\x18\x06 \x01(\x03R\x03tMs\x12\x17\n" +
+	"\awall_ms\x18\a \x01(\x03R\x06wallMs\x12\x18\n" +
+	"\asummary\x18\b \x01(\tR\asummary\x12\x14\n" +
+	"\x05count\x18\t \x01(\x04R\x05count\x12\x12\n" +
+	"\x04from\x18\n" +
+	" \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\v \x01(\x04R\x02to\x12\x14\n" +
+	"\x05bytes\x18\f \x01(\x04R\x05bytes\x12\x14\n" +
+	"\x05lines\x18\r \x01(\x04R\x05lines\x12\x1c\n" +
+	"\ttruncated\x18\x0e \x01(\bR\ttruncated\x12.\n" +
+	"\x05marks\x18\x0f \x03(\v2\x18.raftboard.board.v1.MarkR\x05marks\x12\x12\n" +
+	"\x04text\x18\x10 \x01(\tR\x04text\"\xca\x01\n" +
 	"\vTraceAnswer\x12/\n" +
 	"\x05entry\x18\x01 \x01(\v2\x19.raftboard.board.v1.EntryR\x05entry\x12,\n" +
 	"\x04mark\x18\x02 \x01(\v2\x18.raftboard.board.v1.MarkR\x04mark\x12*\n" +
@@ -7361,7 +7719,7 @@ func file_transport_pb_service_proto_rawDescGZIP() []byte {
 }
 
 var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
 var file_transport_pb_service_proto_goTypes = []any{
 	(Consistency)(0),           // 0: raftboard.v1.Consistency
 	(Change)(0),                // 1: raftboard.v1.Change
@@ -7380,109 +7738,111 @@ var file_transport_pb_service_proto_goTypes = []any{
 	(*BoardsQuery)(nil),        // 14: raftboard.v1.BoardsQuery
 	(*ViewQuery)(nil),          // 15: raftboard.v1.ViewQuery
 	(*TraceQuery)(nil),         // 16: raftboard.v1.TraceQuery
-	(*DiffQuery)(nil),          // 17: raftboard.v1.DiffQuery
-	(*LoopQuery)(nil),          // 18: raftboard.v1.LoopQuery
-	(*PhaseQuery)(nil),         // 19: raftboard.v1.PhaseQuery
-	(*PhasesQuery)(nil),        // 20: raftboard.v1.PhasesQuery
-	(*ReadResponse)(nil),       // 21: raftboard.v1.ReadResponse
-	(*GetAnswer)(nil),          // 22: raftboard.v1.GetAnswer
-	(*HistoryAnswer)(nil),      // 23: raftboard.v1.HistoryAnswer
-	(*ListItem)(nil),           // 24: raftboard.v1.ListItem
-	(*ListAnswer)(nil),         // 25: raftboard.v1.ListAnswer
-	(*DumpAnswer)(nil),         // 26: raftboard.v1.DumpAnswer
-	(*LeasesAnswer)(nil),       // 27: raftboard.v1.LeasesAnswer
-	(*LeaseRow)(nil),           // 28: raftboard.v1.LeaseRow
-	(*EventsAnswer)(nil),       // 29: raftboard.v1.EventsAnswer
-	(*DescribeAnswer)(nil),     // 30: raftboard.v1.DescribeAnswer
-	(*StatsAnswer)(nil),        // 31: raftboard.v1.StatsAnswer
-	(*SpaceStats)(nil),         // 32: raftboard.v1.SpaceStats
-	(*DiffItem)(nil),           // 33: raftboard.v1.DiffItem
-	(*DiffAnswer)(nil),         // 34: raftboard.v1.DiffAnswer
-	(*BoardsAnswer)(nil),       // 35: raftboard.v1.BoardsAnswer
-	(*BoardRow)(nil),           // 36: raftboard.v1.BoardRow
-	(*ViewAnswer)(nil),         // 37: raftboard.v1.ViewAnswer
-	(*TraceAnswer)(nil),        // 38: raftboard.v1.TraceAnswer
-	(*TraceRow)(nil),           // 39: raftboard.v1.TraceRow
-	(*PhaseAnswer)(nil),        // 40: raftboard.v1.PhaseAnswer
-	(*PhasesAnswer)(nil),       // 41: raftboard.v1.PhasesAnswer
-	(*LoopAnswer)(nil),         // 42: raftboard.v1.LoopAnswer
-	(*SessionRequest)(nil),     // 43: raftboard.v1.SessionRequest
-	(*Cancel)(nil),             // 44: raftboard.v1.Cancel
-	(*SessionResponse)(nil),    // 45: raftboard.v1.SessionResponse
-	(*Goodbye)(nil),            // 46: raftboard.v1.Goodbye
-	(*WatchRequest)(nil),       // 47: raftboard.v1.WatchRequest
-	(*WatchResponse)(nil),      // 48: raftboard.v1.WatchResponse
-	(*WatchOpened)(nil),        // 49: raftboard.v1.WatchOpened
-	(*SnapshotEnd)(nil),        // 50: raftboard.v1.SnapshotEnd
-	(*WatchEvents)(nil),        // 51: raftboard.v1.WatchEvents
-	(*WatchEvent)(nil),         // 52: raftboard.v1.WatchEvent
-	(*Bookmark)(nil),           // 53: raftboard.v1.Bookmark
-	(*ExportRequest)(nil),      // 54: raftboard.v1.ExportRequest
-	(*ExportResponse)(nil),     // 55: raftboard.v1.ExportResponse
-	(*ExportHeader)(nil),       // 56: raftboard.v1.ExportHeader
-	(*ExportRecords)(nil),      // 57: raftboard.v1.ExportRecords
-	(*ExportEnd)(nil),          // 58: raftboard.v1.ExportEnd
-	(*StatusRequest)(nil),      // 59: raftboard.v1.StatusRequest
-	(*StatusResponse)(nil),     // 60: raftboard.v1.StatusResponse
-	(*NodeState)(nil),          // 61: raftboard.v1.NodeState
-	(*NodesRequest)(nil),       // 62: raftboard.v1.NodesRequest
-	(*NodesResponse)(nil),      // 63: raftboard.v1.NodesResponse
-	(*AddRequest)(nil),         // 64: raftboard.v1.AddRequest
-	(*AddResponse)(nil),        // 65: raftboard.v1.AddResponse
-	(*RemoveRequest)(nil),      // 66: raftboard.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 67: raftboard.v1.RemoveResponse
-	(*PromoteRequest)(nil),     // 68: raftboard.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 69: raftboard.v1.PromoteResponse
-	(*DemoteRequest)(nil),      // 70: raftboard.v1.DemoteRequest
-	(*DemoteResponse)(nil),     // 71: raftboard.v1.DemoteResponse
-	(*StepDownRequest)(nil),    // 72: raftboard.v1.StepDownRequest
-	(*StepDownResponse)(nil),   // 73: raftboard.v1.StepDownResponse
-	(*SettingsRequest)(nil),    // 74: raftboard.v1.SettingsRequest
-	(*SettingsResponse)(nil),   // 75: raftboard.v1.SettingsResponse
-	(*SnapshotRequest)(nil),    // 76: raftboard.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),      // 77: raftboard.v1.SnapshotChunk
-	(*MembersRequest)(nil),     // 78: raftboard.v1.MembersRequest
-	(*MembersResponse)(nil),    // 79: raftboard.v1.MembersResponse
-	(*Timing)(nil),             // 80: raftboard.v1.Timing
-	(*HelloRequest)(nil),       // 81: raftboard.v1.HelloRequest
-	(*HelloResponse)(nil),      // 82: raftboard.v1.HelloResponse
-	(*IntentRequest)(nil),      // 83: raftboard.v1.IntentRequest
-	(*IntentResponse)(nil),     // 84: raftboard.v1.IntentResponse
-	(*JoinRequest)(nil),        // 85: raftboard.v1.JoinRequest
-	(*JoinResponse)(nil),       // 86: raftboard.v1.JoinResponse
-	(*ForwardRequest)(nil),     // 87: raftboard.v1.ForwardRequest
-	(*ForwardResponse)(nil),    // 88: raftboard.v1.ForwardResponse
-	(*FenceRequest)(nil),       // 89: raftboard.v1.FenceRequest
-	(*FenceResponse)(nil),      // 90: raftboard.v1.FenceResponse
-	(*DigestRequest)(nil),      // 91: raftboard.v1.DigestRequest
-	(*DigestResponse)(nil),     // 92: raftboard.v1.DigestResponse
-	(*NodeStatusRequest)(nil),  // 93: raftboard.v1.NodeStatusRequest
-	(*NodeStatusResponse)(nil), // 94: raftboard.v1.NodeStatusResponse
-	(*pb.Command)(nil),         // 95: raftboard.board.v1.Command
-	(*pb.Result)(nil),          // 96: raftboard.board.v1.Result
-	(pb.LeaseState)(0),         // 97: raftboard.board.v1.LeaseState
-	(pb.Kind)(0),               // 98: raftboard.board.v1.Kind
-	(*pb.Ended)(nil),           // 99: raftboard.board.v1.Ended
-	(*pb.Entry)(nil),           // 100: raftboard.board.v1.Entry
-	(*pb.Lease)(nil),           // 101: raftboard.board.v1.Lease
-	(pb.Mode)(0),               // 102: raftboard.board.v1.Mode
-	(*pb.Mark)(nil),            // 103: raftboard.board.v1.Mark
-	(*pb.Event)(nil),           // 104: raftboard.board.v1.Event
-	(*pb.BoardHead)(nil),       // 105: raftboard.board.v1.BoardHead
-	(*pb.NamespaceCounts)(nil), // 106: raftboard.board.v1.NamespaceCounts
-	(*pb.Counters)(nil),        // 107: raftboard.board.v1.Counters
-	(*pb.Usage)(nil),           // 108: raftboard.board.v1.Usage
-	(*pb.ClusterRecord)(nil),   // 109: raftboard.board.v1.ClusterRecord
-	(*pb.Invalidation)(nil),    // 110: raftboard.board.v1.Invalidation
-	(*pb.Phase)(nil),           // 111: raftboard.board.v1.Phase
-	(*pb.PhaseData)(nil),       // 112: raftboard.board.v1.PhaseData
-	(*pb.Loop)(nil),            // 113: raftboard.board.v1.Loop
-	(*pb.SnapshotRecord)(nil),  // 114: raftboard.board.v1.SnapshotRecord
-	(*pb.Node)(nil),            // 115: raftboard.board.v1.Node
+	(*ContentQuery)(nil),       // 17: raftboard.v1.ContentQuery
+	(*DiffQuery)(nil),          // 18: raftboard.v1.DiffQuery
+	(*LoopQuery)(nil),          // 19: raftboard.v1.LoopQuery
+	(*PhaseQuery)(nil),         // 20: raftboard.v1.PhaseQuery
+	(*PhasesQuery)(nil),        // 21: raftboard.v1.PhasesQuery
+	(*ReadResponse)(nil),       // 22: raftboard.v1.ReadResponse
+	(*GetAnswer)(nil),          // 23: raftboard.v1.GetAnswer
+	(*HistoryAnswer)(nil),      // 24: raftboard.v1.HistoryAnswer
+	(*ListItem)(nil),           // 25: raftboard.v1.ListItem
+	(*ListAnswer)(nil),         // 26: raftboard.v1.ListAnswer
+	(*DumpAnswer)(nil),         // 27: raftboard.v1.DumpAnswer
+	(*LeasesAnswer)(nil),       // 28: raftboard.v1.LeasesAnswer
+	(*LeaseRow)(nil),           // 29: raftboard.v1.LeaseRow
+	(*EventsAnswer)(nil),       // 30: raftboard.v1.EventsAnswer
+	(*DescribeAnswer)(nil),     // 31: raftboard.v1.DescribeAnswer
+	(*StatsAnswer)(nil),        // 32: raftboard.v1.StatsAnswer
+	(*SpaceStats)(nil),         // 33: raftboard.v1.SpaceStats
+	(*DiffItem)(nil),           // 34: raftboard.v1.DiffItem
+	(*DiffAnswer)(nil),         // 35: raftboard.v1.DiffAnswer
+	(*BoardsAnswer)(nil),       // 36: raftboard.v1.BoardsAnswer
+	(*BoardRow)(nil),           // 37: raftboard.v1.BoardRow
+	(*ViewAnswer)(nil),         // 38: raftboard.v1.ViewAnswer
+	(*ContentAnswer)(nil),      // 39: raftboard.v1.ContentAnswer
+	(*TraceAnswer)(nil),        // 40: raftboard.v1.TraceAnswer
+	(*TraceRow)(nil),           // 41: raftboard.v1.TraceRow
+	(*PhaseAnswer)(nil),        // 42: raftboard.v1.PhaseAnswer
+	(*PhasesAnswer)(nil),       // 43: raftboard.v1.PhasesAnswer
+	(*LoopAnswer)(nil),         // 44: raftboard.v1.LoopAnswer
+	(*SessionRequest)(nil),     // 45: raftboard.v1.SessionRequest
+	(*Cancel)(nil),             // 46: raftboard.v1.Cancel
+	(*SessionResponse)(nil),    // 47: raftboard.v1.SessionResponse
+	(*Goodbye)(nil),            // 48: raftboard.v1.Goodbye
+	(*WatchRequest)(nil),       // 49: raftboard.v1.WatchRequest
+	(*WatchResponse)(nil),      // 50: raftboard.v1.WatchResponse
+	(*WatchOpened)(nil),        // 51: raftboard.v1.WatchOpened
+	(*SnapshotEnd)(nil),        // 52: raftboard.v1.SnapshotEnd
+	(*WatchEvents)(nil),        // 53: raftboard.v1.WatchEvents
+	(*WatchEvent)(nil),         // 54: raftboard.v1.WatchEvent
+	(*Bookmark)(nil),           // 55: raftboard.v1.Bookmark
+	(*ExportRequest)(nil),      // 56: raftboard.v1.ExportRequest
+	(*ExportResponse)(nil),     // 57: raftboard.v1.ExportResponse
+	(*ExportHeader)(nil),       // 58: raftboard.v1.ExportHeader
+	(*ExportRecords)(nil),      // 59: raftboard.v1.ExportRecords
+	(*ExportEnd)(nil),          // 60: raftboard.v1.ExportEnd
+	(*StatusRequest)(nil),      // 61: raftboard.v1.StatusRequest
+	(*StatusResponse)(nil),     // 62: raftboard.v1.StatusResponse
+	(*NodeState)(nil),          // 63: raftboard.v1.NodeState
+	(*NodesRequest)(nil),       // 64: raftboard.v1.NodesRequest
+	(*NodesResponse)(nil),      // 65: raftboard.v1.NodesResponse
+	(*AddRequest)(nil),         // 66: raftboard.v1.AddRequest
+	(*AddResponse)(nil),        // 67: raftboard.v1.AddResponse
+	(*RemoveRequest)(nil),      // 68: raftboard.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 69: raftboard.v1.RemoveResponse
+	(*PromoteRequest)(nil),     // 70: raftboard.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 71: raftboard.v1.PromoteResponse
+	(*DemoteRequest)(nil),      // 72: raftboard.v1.DemoteRequest
+	(*DemoteResponse)(nil),     // 73: raftboard.v1.DemoteResponse
+	(*StepDownRequest)(nil),    // 74: raftboard.v1.StepDownRequest
+	(*StepDownResponse)(nil),   // 75: raftboard.v1.StepDownResponse
+	(*SettingsRequest)(nil),    // 76: raftboard.v1.SettingsRequest
+	(*SettingsResponse)(nil),   // 77: raftboard.v1.SettingsResponse
+	(*SnapshotRequest)(nil),    // 78: raftboard.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),      // 79: raftboard.v1.SnapshotChunk
+	(*MembersRequest)(nil),     // 80: raftboard.v1.MembersRequest
+	(*MembersResponse)(nil),    // 81: raftboard.v1.MembersResponse
+	(*Timing)(nil),             // 82: raftboard.v1.Timing
+	(*HelloRequest)(nil),       // 83: raftboard.v1.HelloRequest
+	(*HelloResponse)(nil),      // 84: raftboard.v1.HelloResponse
+	(*IntentRequest)(nil),      // 85: raftboard.v1.IntentRequest
+	(*IntentResponse)(nil),     // 86: raftboard.v1.IntentResponse
+	(*JoinRequest)(nil),        // 87: raftboard.v1.JoinRequest
+	(*JoinResponse)(nil),       // 88: raftboard.v1.JoinResponse
+	(*ForwardRequest)(nil),     // 89: raftboard.v1.ForwardRequest
+	(*ForwardResponse)(nil),    // 90: raftboard.v1.ForwardResponse
+	(*FenceRequest)(nil),       // 91: raftboard.v1.FenceRequest
+	(*FenceResponse)(nil),      // 92: raftboard.v1.FenceResponse
+	(*DigestRequest)(nil),      // 93: raftboard.v1.DigestRequest
+	(*DigestResponse)(nil),     // 94: raftboard.v1.DigestResponse
+	(*NodeStatusRequest)(nil),  // 95: raftboard.v1.NodeStatusRequest
+	(*NodeStatusResponse)(nil), // 96: raftboard.v1.NodeStatusResponse
+	(*pb.Command)(nil),         // 97: raftboard.board.v1.Command
+	(*pb.Result)(nil),          // 98: raftboard.board.v1.Result
+	(pb.LeaseState)(0),         // 99: raftboard.board.v1.LeaseState
+	(pb.Kind)(0),               // 100: raftboard.board.v1.Kind
+	(*pb.Ended)(nil),           // 101: raftboard.board.v1.Ended
+	(*pb.Entry)(nil),           // 102: raftboard.board.v1.Entry
+	(*pb.Lease)(nil),           // 103: raftboard.board.v1.Lease
+	(pb.Mode)(0),               // 104: raftboard.board.v1.Mode
+	(*pb.Mark)(nil),            // 105: raftboard.board.v1.Mark
+	(*pb.Event)(nil),           // 106: raftboard.board.v1.Event
+	(*pb.BoardHead)(nil),       // 107: raftboard.board.v1.BoardHead
+	(*pb.NamespaceCounts)(nil), // 108: raftboard.board.v1.NamespaceCounts
+	(*pb.Counters)(nil),        // 109: raftboard.board.v1.Counters
+	(*pb.Usage)(nil),           // 110: raftboard.board.v1.Usage
+	(*pb.ClusterRecord)(nil),   // 111: raftboard.board.v1.ClusterRecord
+	(*pb.Invalidation)(nil),    // 112: raftboard.board.v1.Invalidation
+	(*pb.Phase)(nil),           // 113: raftboard.board.v1.Phase
+	(*pb.PhaseData)(nil),       // 114: raftboard.board.v1.PhaseData
+	(*pb.Loop)(nil),            // 115: raftboard.board.v1.Loop
+	(*pb.SnapshotRecord)(nil),  // 116: raftboard.board.v1.SnapshotRecord
+	(*pb.Node)(nil),            // 117: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
-	95,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
-	96,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
+	97,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
+	98,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
 	2,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
 	0,   // 3: raftboard.v1.ReadRequest.consistency:type_name -> raftboard.v1.Consistency
 	6,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
@@ -7494,161 +7854,164 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	12,  // 10: raftboard.v1.ReadRequest.describe:type_name -> raftboard.v1.DescribeQuery
 	13,  // 11: raftboard.v1.ReadRequest.stats:type_name -> raftboard.v1.StatsQuery
 	14,  // 12: raftboard.v1.ReadRequest.boards:type_name -> raftboard.v1.BoardsQuery
-	18,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
+	19,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
 	15,  // 14: raftboard.v1.ReadRequest.view:type_name -> raftboard.v1.ViewQuery
 	16,  // 15: raftboard.v1.ReadRequest.trace:type_name -> raftboard.v1.TraceQuery
-	17,  // 16: raftboard.v1.ReadRequest.diff:type_name -> raftboard.v1.DiffQuery
-	19,  // 17: raftboard.v1.ReadRequest.phase:type_name -> raftboard.v1.PhaseQuery
-	20,  // 18: raftboard.v1.ReadRequest.phases:type_name -> raftboard.v1.PhasesQuery
-	97,  // 19: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
-	98,  // 20: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
-	96,  // 21: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
-	2,   // 22: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
-	99,  // 23: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
-	22,  // 24: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
-	23,  // 25: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
-	25,  // 26: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
-	26,  // 27: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
-	27,  // 28: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
-	29,  // 29: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
-	30,  // 30: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
-	31,  // 31: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
-	35,  // 32: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
-	42,  // 33: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
-	37,  // 34: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
-	38,  // 35: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
-	34,  // 36: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
-	40,  // 37: raftboard.v1.ReadResponse.phase:type_name -> raftboard.v1.PhaseAnswer
-	41,  // 38: raftboard.v1.ReadResponse.phases:type_name -> raftboard.v1.PhasesAnswer
-	100, // 39: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
-	101, // 40: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
-	102, // 41: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
-	103, // 42: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
-	100, // 43: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
-	103, // 44: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
-	24,  // 45: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
-	100, // 46: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
-	101, // 47: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
-	103, // 48: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
-	28,  // 49: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
-	101, // 50: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
-	104, // 51: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
-	105, // 52: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
-	106, // 53: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	107, // 54: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
-	106, // 55: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
-	104, // 56: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
-	32,  // 57: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
-	108, // 58: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
-	1,   // 59: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
-	100, // 60: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
-	100, // 61: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
-	33,  // 62: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
-	36,  // 63: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	109, // 64: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	100, // 65: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
-	103, // 66: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
-	39,  // 67: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
-	100, // 68: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
-	110, // 69: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
-	111, // 70: raftboard.v1.PhaseAnswer.phase:type_name -> raftboard.board.v1.Phase
-	112, // 71: raftboard.v1.PhaseAnswer.data:type_name -> raftboard.board.v1.PhaseData
-	40,  // 72: raftboard.v1.PhasesAnswer.phases:type_name -> raftboard.v1.PhaseAnswer
-	113, // 73: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	101, // 74: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
-	3,   // 75: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
-	5,   // 76: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
-	44,  // 77: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
-	4,   // 78: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
-	21,  // 79: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
-	46,  // 80: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
-	2,   // 81: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	98,  // 82: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
-	49,  // 83: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	100, // 84: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
-	50,  // 85: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
-	51,  // 86: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
-	53,  // 87: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	96,  // 88: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
-	52,  // 89: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	104, // 90: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	100, // 91: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	56,  // 92: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
-	57,  // 93: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
-	58,  // 94: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
-	114, // 95: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
-	109, // 96: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	61,  // 97: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 98: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
-	36,  // 99: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
-	61,  // 100: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 101: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	2,   // 102: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
-	115, // 103: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
-	115, // 104: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	80,  // 105: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	115, // 106: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	2,   // 107: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	115, // 108: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	80,  // 109: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	115, // 110: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	115, // 111: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	80,  // 112: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	115, // 113: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	95,  // 114: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	96,  // 115: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	2,   // 116: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	96,  // 117: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	61,  // 118: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	43,  // 119: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	3,   // 120: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	5,   // 121: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	47,  // 122: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	54,  // 123: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
-	59,  // 124: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	62,  // 125: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	64,  // 126: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	66,  // 127: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	68,  // 128: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	70,  // 129: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	72,  // 130: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	74,  // 131: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	76,  // 132: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	78,  // 133: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
-	81,  // 134: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	83,  // 135: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	85,  // 136: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	87,  // 137: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	89,  // 138: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	91,  // 139: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	93,  // 140: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	45,  // 141: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	4,   // 142: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	21,  // 143: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	48,  // 144: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	55,  // 145: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
-	60,  // 146: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	63,  // 147: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	65,  // 148: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	67,  // 149: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	69,  // 150: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	71,  // 151: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	73,  // 152: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	75,  // 153: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	77,  // 154: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	79,  // 155: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
-	82,  // 156: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	84,  // 157: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	86,  // 158: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	88,  // 159: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	90,  // 160: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	92,  // 161: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	94,  // 162: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	141, // [141:163] is the sub-list for method output_type
-	119, // [119:141] is the sub-list for method input_type
-	119, // [119:119] is the sub-list for extension type_name
-	119, // [119:119] is the sub-list for extension extendee
-	0,   // [0:119] is the sub-list for field type_name
+	17,  // 16: raftboard.v1.ReadRequest.content:type_name -> raftboard.v1.ContentQuery
+	18,  // 17: raftboard.v1.ReadRequest.diff:type_name -> raftboard.v1.DiffQuery
+	20,  // 18: raftboard.v1.ReadRequest.phase:type_name -> raftboard.v1.PhaseQuery
+	21,  // 19: raftboard.v1.ReadRequest.phases:type_name -> raftboard.v1.PhasesQuery
+	99,  // 20: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
+	100, // 21: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
+	98,  // 22: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
+	2,   // 23: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
+	101, // 24: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
+	23,  // 25: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
+	24,  // 26: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
+	26,  // 27: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
+	27,  // 28: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
+	28,  // 29: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
+	30,  // 30: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
+	31,  // 31: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
+	32,  // 32: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
+	36,  // 33: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
+	44,  // 34: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
+	38,  // 35: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
+	40,  // 36: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
+	39,  // 37: raftboard.v1.ReadResponse.content:type_name -> raftboard.v1.ContentAnswer
+	35,  // 38: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
+	42,  // 39: raftboard.v1.ReadResponse.phase:type_name -> raftboard.v1.PhaseAnswer
+	43,  // 40: raftboard.v1.ReadResponse.phases:type_name -> raftboard.v1.PhasesAnswer
+	102, // 41: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
+	103, // 42: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
+	104, // 43: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
+	105, // 44: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
+	102, // 45: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
+	105, // 46: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
+	25,  // 47: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
+	102, // 48: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
+	103, // 49: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
+	105, // 50: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
+	29,  // 51: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
+	103, // 52: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
+	106, // 53: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
+	107, // 54: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
+	108, // 55: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	109, // 56: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
+	108, // 57: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
+	106, // 58: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
+	33,  // 59: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
+	110, // 60: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
+	1,   // 61: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
+	102, // 62: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
+	102, // 63: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
+	34,  // 64: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
+	37,  // 65: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
+	111, // 66: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	105, // 67: raftboard.v1.ContentAnswer.marks:type_name -> raftboard.board.v1.Mark
+	102, // 68: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
+	105, // 69: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
+	41,  // 70: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
+	102, // 71: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
+	112, // 72: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
+	113, // 73: raftboard.v1.PhaseAnswer.phase:type_name -> raftboard.board.v1.Phase
+	114, // 74: raftboard.v1.PhaseAnswer.data:type_name -> raftboard.board.v1.PhaseData
+	42,  // 75: raftboard.v1.PhasesAnswer.phases:type_name -> raftboard.v1.PhaseAnswer
+	115, // 76: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	103, // 77: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	3,   // 78: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
+	5,   // 79: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
+	46,  // 80: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
+	4,   // 81: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
+	22,  // 82: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
+	48,  // 83: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
+	2,   // 84: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
+	100, // 85: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	51,  // 86: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
+	102, // 87: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	52,  // 88: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
+	53,  // 89: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
+	55,  // 90: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
+	98,  // 91: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	54,  // 92: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
+	106, // 93: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	102, // 94: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	58,  // 95: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
+	59,  // 96: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
+	60,  // 97: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
+	116, // 98: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
+	111, // 99: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	63,  // 100: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 101: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
+	37,  // 102: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
+	63,  // 103: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 104: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
+	2,   // 105: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	117, // 106: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	117, // 107: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	82,  // 108: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	117, // 109: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	2,   // 110: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	117, // 111: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	82,  // 112: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	117, // 113: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	117, // 114: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	82,  // 115: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	117, // 116: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	97,  // 117: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	98,  // 118: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	2,   // 119: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	98,  // 120: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	63,  // 121: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	45,  // 122: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	3,   // 123: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	5,   // 124: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	49,  // 125: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	56,  // 126: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
+	61,  // 127: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	64,  // 128: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	66,  // 129: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	68,  // 130: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	70,  // 131: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	72,  // 132: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	74,  // 133: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	76,  // 134: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	78,  // 135: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	80,  // 136: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	83,  // 137: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	85,  // 138: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	87,  // 139: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	89,  // 140: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	91,  // 141: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	93,  // 142: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	95,  // 143: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	47,  // 144: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	4,   // 145: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	22,  // 146: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	50,  // 147: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	57,  // 148: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
+	62,  // 149: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	65,  // 150: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	67,  // 151: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	69,  // 152: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	71,  // 153: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	73,  // 154: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	75,  // 155: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	77,  // 156: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	79,  // 157: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	81,  // 158: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	84,  // 159: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	86,  // 160: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	88,  // 161: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	90,  // 162: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	92,  // 163: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	94,  // 164: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	96,  // 165: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	144, // [144:166] is the sub-list for method output_type
+	122, // [122:144] is the sub-list for method input_type
+	122, // [122:122] is the sub-list for extension type_name
+	122, // [122:122] is the sub-list for extension extendee
+	0,   // [0:122] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
@@ -7669,11 +8032,13 @@ func file_transport_pb_service_proto_init() {
 		(*ReadRequest_LoopStatus)(nil),
 		(*ReadRequest_View)(nil),
 		(*ReadRequest_Trace)(nil),
+		(*ReadRequest_Content)(nil),
 		(*ReadRequest_Diff)(nil),
 		(*ReadRequest_Phase)(nil),
 		(*ReadRequest_Phases)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[19].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[6].OneofWrappers = []any{}
+	file_transport_pb_service_proto_msgTypes[20].OneofWrappers = []any{
 		(*ReadResponse_Get)(nil),
 		(*ReadResponse_History)(nil),
 		(*ReadResponse_List)(nil),
@@ -7686,26 +8051,27 @@ func file_transport_pb_service_proto_init() {
 		(*ReadResponse_LoopStatus)(nil),
 		(*ReadResponse_View)(nil),
 		(*ReadResponse_Trace)(nil),
+		(*ReadResponse_Content)(nil),
 		(*ReadResponse_Diff)(nil),
 		(*ReadResponse_Phase)(nil),
 		(*ReadResponse_Phases)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[41].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[43].OneofWrappers = []any{
 		(*SessionRequest_Apply)(nil),
 		(*SessionRequest_Read)(nil),
 		(*SessionRequest_Cancel)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[43].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[45].OneofWrappers = []any{
 		(*SessionResponse_Applied)(nil),
 		(*SessionResponse_Read)(nil),
 		(*SessionResponse_Goodbye)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[45].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[47].OneofWrappers = []any{
 		(*WatchRequest_FromRev)(nil),
 		(*WatchRequest_Snapshot)(nil),
 		(*WatchRequest_Now)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[46].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[48].OneofWrappers = []any{
 		(*WatchResponse_Opened)(nil),
 		(*WatchResponse_Entry)(nil),
 		(*WatchResponse_SnapshotEnd)(nil),
@@ -7713,19 +8079,19 @@ func file_transport_pb_service_proto_init() {
 		(*WatchResponse_Bookmark)(nil),
 		(*WatchResponse_Cut)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[53].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[55].OneofWrappers = []any{
 		(*ExportResponse_Header)(nil),
 		(*ExportResponse_Records)(nil),
 		(*ExportResponse_End)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[72].OneofWrappers = []any{}
+	file_transport_pb_service_proto_msgTypes[74].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_pb_service_proto_rawDesc), len(file_transport_pb_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   93,
+			NumMessages:   95,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
