@@ -12,9 +12,10 @@ import (
 	"raftboard/jepsen/history"
 )
 
-// perKey is how many operations a key gets before a fresh one takes its place: what
-// overlaps on one key is what makes it hard to judge.
-const perKey = 180
+// perKey is how often a key is used before a fresh one takes its place: what overlaps on one
+// key is what makes it hard to judge. One use is up to eight operations, a change that meets
+// conflicts; the checker takes 200 of a key.
+const perKey = 150
 
 // Register is W1: versioned reads, sets and deletes of a few keys, through the client and
 // directly from each node, and now and then changes of one key by all clients at once.
