@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -245,11 +246,12 @@ func (a *app) list(ctx context.Context, pattern string, f listFlags) error {
 	}
 	view := render.View{Lines: []render.Object{},
 		Table: &render.Table{Empty: "no keys yet: raftboard append facts/hello '\"world\"'",
-			Columns: render.Cols("KEY", "VERSION", "REV", "TIME", "AUTHOR", "BYTES", "COUNT")}}
+			Columns: render.Cols("KEY", "VERSION", "REV", "TIME", "AUTHOR", "BYTES", "COUNT", "SUMMARY")}}
 	for _, it := range items {
 		o := render.Obj("key", it.GetKey(), "version", it.GetVersion(), "rev", it.GetRev(), "author", it.GetAuthor(),
 			"time", render.Time(it.GetWallMs()), "t_ms", it.GetTMs(), "bytes", it.GetBytes())
 		o.AddSet("count", it.GetCount())
+		o.AddSet("summary", it.GetSummary())
 		o.AddSet("invalidated", it.GetInvalidated())
 		o.AddSet("rests_on_invalidated", it.GetRestsOnInvalidated())
 		view.Lines, view.Names = append(view.Lines, o), append(view.Names, it.GetKey())
@@ -258,7 +260,7 @@ func (a *app) list(ctx context.Context, pattern string, f listFlags) error {
 			count = num(it.GetCount())
 		}
 		view.Table.Row(it.GetKey(), num(it.GetVersion()), num(it.GetRev()), render.Time(it.GetWallMs()), it.GetAuthor(),
-			num(it.GetBytes()), count)
+			num(it.GetBytes()), count, summaryOf(it))
 	}
 	view.Object = render.Obj("rev", rev, "keys", view.Lines)
 	if next != "" {
@@ -266,6 +268,17 @@ func (a *app) list(ctx context.Context, pattern string, f listFlags) error {
 		a.warn("more keys: --after %s, or a larger --limit", next)
 	}
 	return a.out.Print(view)
+}
+
+// summaryOf is what the writer says of a key in a line, behind what is known to be wrong with it.
+func summaryOf(it *wirepb.ListItem) string {
+	switch {
+	case it.GetInvalidated():
+		return strings.TrimSpace("[invalidated] " + it.GetSummary())
+	case it.GetRestsOnInvalidated():
+		return strings.TrimSpace("[rests on invalidated] " + it.GetSummary())
+	}
+	return it.GetSummary()
 }
 
 func (a *app) listPages(ctx context.Context, b *client.Board, pattern string, f listFlags, whole bool) (
