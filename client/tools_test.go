@@ -250,3 +250,42 @@ func TestBB4FourThousandAppendsWithLostAnswersAreFourThousandItems(t *testing.T)
 		}
 	})
 }
+
+// SPEC 5.2 test 1: in each of 1,000 rounds 8 agents write what they read the same version of.
+// One is told its new version, seven that it is taken; nothing is overwritten.
+func TestBB3OfEightWritersOfOneVersionOneWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clustertest.Start(t, clustertest.Options{Nodes: 3})
+		ctx := background(t)
+		var agents []*client.Board
+		for w := range 8 {
+			agents = append(agents, dial(t, cluster, fmt.Sprintf("w%d", w), cluster.Addrs()...).Board("default"))
+		}
+		for version := range uint64(1000) {
+			seen := make([]*client.Observation, len(agents))
+			var wg sync.WaitGroup
+			for w, b := range agents {
+				wg.Go(func() {
+					seen[w] = useTool(t, ctx, b, "bb_write", map[string]any{"key": "draft", "content": fmt.Sprintf("round %d by w%d", version, w),
+						"expected_version": version, "summary": "a round"})
+				})
+			}
+			wg.Wait()
+			winner := -1
+			for w, s := range seen {
+				switch {
+				case s.Version != version+1 || s.Outcome != "ok" && s.Outcome != "version_conflict":
+					t.Fatalf("round %d, w%d: %+v", version, w, s)
+				case s.Outcome == "ok" && winner >= 0:
+					t.Fatalf("round %d: w%d and w%d both wrote", version, winner, w)
+				case s.Outcome == "ok":
+					winner = w
+				}
+			}
+			got, _, err := agents[0].Content(ctx, &wirepb.ContentQuery{Key: "draft"}, client.ReadOptions{})
+			if want := fmt.Sprintf("round %d by w%d", version, winner); err != nil || winner < 0 || got.Content != want || got.Version != version+1 {
+				t.Fatalf("round %d: %q at %d, %v; want %q", version, got.GetContent(), got.GetVersion(), err, want)
+			}
+		}
+	})
+}
