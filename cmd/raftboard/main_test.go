@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,12 +38,14 @@ func TestTranscripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("RAFTBOARD_AS", "worker-1")
 			env.Setenv("TMPDIR", env.WorkDir)
-			return nil
+			readme, err := filepath.Abs("../../README.md")
+			env.Setenv("README", readme)
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"dev": cmdDev, "exits": cmdExits, "capture": cmdCapture, "port": cmdPort, "busy": cmdBusy, "serve": cmdServe, "stop": cmdStop,
 			"samebytes": cmdSameBytes, "unescape": cmdUnescape,
-			"completes": cmdCompletes,
+			"completes": cmdCompletes, "transcript": cmdTranscript,
 		},
 	})
 }
@@ -61,7 +64,7 @@ func start(ts *testscript.TestScript, args ...string) *child {
 	cmd := exec.Command(self, args...)
 	cmd.Args[0] = "raftboard"
 	cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "TMPDIR="+ts.Getenv("TMPDIR"), "HOME="+ts.Getenv("WORK"),
-		"RAFTBOARD_AUTH="+ts.Getenv("RAFTBOARD_AUTH"))
+		"RAFTBOARD_AUTH="+ts.Getenv("RAFTBOARD_AUTH"), "TZ="+ts.Getenv("TZ"))
 	stderr, err := cmd.StderrPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())
