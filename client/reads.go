@@ -187,6 +187,15 @@ func (c *Client) CompactBoard(ctx context.Context, name string, beforeRev uint64
 	return c.admin(ctx, &boardpb.Command{Op: &boardpb.Command_BoardCompact{BoardCompact: op}})
 }
 
+// ForkBoard makes the board newName of what the board name held right after the commit atRev;
+// 0 is its head. Contents and states of items come along; loops, counters and events do not,
+// and leases that were held are free. Versions and generations go on above those of name.
+// ErrNotFound, ErrExists, ErrCompacted, ErrBadRequest and ErrLimitBoards are its refusals.
+func (c *Client) ForkBoard(ctx context.Context, name, newName string, atRev uint64) (*boardpb.Result, error) {
+	op := &boardpb.BoardFork{From: name, Name: newName, AtRev: atRev}
+	return c.admin(ctx, &boardpb.Command{Op: &boardpb.Command_BoardFork{BoardFork: op}})
+}
+
 // CloseBoard ends a board: writes are refused with ErrStopping from then on, reads and
 // Export go on. Closing it again changes nothing.
 func (c *Client) CloseBoard(ctx context.Context, name string) (*boardpb.Result, error) {

@@ -86,6 +86,8 @@ func (m *machine) manage(c *boardpb.Command) *boardpb.Result {
 		return board.BoardSet(s, c, o.BoardSet)
 	case *boardpb.Command_BoardCompact:
 		return board.BoardCompact(s, c, o.BoardCompact)
+	case *boardpb.Command_BoardFork:
+		return board.BoardFork(s, c, o.BoardFork)
 	case *boardpb.Command_BoardClose:
 		return board.BoardClose(s, c, o.BoardClose)
 	case *boardpb.Command_BoardDelete:

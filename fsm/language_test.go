@@ -79,7 +79,7 @@ func permissions() map[string]string {
 	return map[string]string{
 		"lead": "system", "tick": "system", "level": "system", "node_put": "system", "node_drop": "system",
 		"cluster_set": "operator", "board_create": "operator", "board_set": "operator", "board_compact": "operator",
-		"board_delete": "operator", "board_close": "operator", "force_release": "operator",
+		"board_delete": "operator", "board_close": "operator", "board_fork": "operator", "force_release": "operator",
 		"reopen":       "orchestrator operator",
 		"unpark":       "orchestrator supervisor operator",
 		"phase_define": "orchestrator", "phase_lock": "any", "phase_renew": "any", "phase_unlock": "any", "phase_write": "any",

@@ -108,6 +108,8 @@ func (s *stage) translated(cmd *boardpb.Command) *boardpb.Command {
 		o.Name = s.board(o.Name)
 	} else if o := cmd.GetBoardCompact(); o != nil {
 		o.Name = s.board(o.Name)
+	} else if o := cmd.GetBoardFork(); o != nil {
+		o.From, o.Name = s.board(o.From), s.board(o.Name)
 	} else if o := cmd.GetBoardClose(); o != nil {
 		o.Name = s.board(o.Name)
 	} else if o := cmd.GetBoardDelete(); o != nil {

@@ -262,6 +262,9 @@ func (s *script) operation(cmd *boardpb.Command, c *call) {
 	case "board.compact":
 		o := &boardpb.BoardCompact{Name: c.word("name"), BeforeRev: c.uint(c.word("rev"))}
 		cmd.Op = &boardpb.Command_BoardCompact{BoardCompact: o}
+	case "board.fork":
+		o := &boardpb.BoardFork{From: c.word("from"), Name: c.word("name"), AtRev: c.number("at")}
+		cmd.Op = &boardpb.Command_BoardFork{BoardFork: o}
 	case "board.close":
 		cmd.Op = &boardpb.Command_BoardClose{BoardClose: &boardpb.BoardClose{Name: c.word("name")}}
 	case "board.delete":

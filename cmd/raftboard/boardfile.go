@@ -14,6 +14,7 @@ import (
 	"raftboard/client"
 	"raftboard/cmd/raftboard/exitcode"
 	"raftboard/cmd/raftboard/render"
+	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
 )
 
@@ -100,6 +101,23 @@ func (a *app) boardCloseCommand() *cobra.Command {
 		}})
 	c.Flags().StringVar(&to, "to", "", "file for the snapshot; NAME.jsonl if not given")
 	yes.declare(c.Flags())
+	c.ValidArgsFunction = a.completeBoards
+	return c
+}
+
+func (a *app) boardForkCommand() *cobra.Command {
+	var at uint64
+	c := leaf(verb{use: "fork NAME NEWNAME", short: "Make a board of what another holds, or held at a rev (operator)",
+		long: "Keys with their history, items and marks come along; loops, counters and events do not, and work that was held is\n" +
+			"free. The fork goes on from that rev; versions and generations go on above those of NAME, so none is given twice.",
+		examples: [2]string{`raftboard board fork apollo retry`, `raftboard board fork apollo retry --at-rev 41`},
+		args:     cobra.ExactArgs(2),
+		run: func(ctx context.Context, args []string) error {
+			return a.admin(ctx, fmt.Sprintf("forked board %s as %s", args[0], args[1]), func(c *conn) (*boardpb.Result, error) {
+				return c.ForkBoard(ctx, args[0], args[1], at)
+			})
+		}})
+	c.Flags().Uint64Var(&at, "at-rev", 0, "as it was right after this rev, as far as history is kept; 0 is now")
 	c.ValidArgsFunction = a.completeBoards
 	return c
 }

@@ -25,9 +25,10 @@ import (
 
 // boardCommands are the verbs about boards as a whole.
 func (a *app) boardCommands() []*cobra.Command {
-	board := noun("board", "Boards: create, list, describe, settings, compact, snapshot, replay, close, delete", a.boardCreateCommand(),
+	board := noun("board", "Boards: create, list, describe, settings, compact, snapshot, replay, close, fork, delete", a.boardCreateCommand(),
 		a.boardListCommand(), a.boardDescribeCommand(), a.boardSettingsCommand(), a.boardCompactCommand(),
-		a.boardSnapshotCommand(), a.boardReplayCommand(), a.boardCloseCommand(), a.boardDeleteCommand())
+		a.boardSnapshotCommand(), a.boardReplayCommand(), a.boardCloseCommand(), a.boardForkCommand(),
+		a.boardDeleteCommand())
 	return []*cobra.Command{board, a.schemaCommand(), a.statsCommand()}
 }
 

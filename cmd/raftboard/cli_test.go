@@ -101,7 +101,7 @@ func lines() map[string]string {
 		"run": "run --claim claims/a -- true", "status": "status",
 		"board create": "board create x", "board list": "board list", "board describe": "board describe", "board settings": "board settings",
 		"board compact": "board compact --before 1 --yes", "board delete": "board delete x --yes",
-		"board close": "board close x --to x.jsonl --yes", "board snapshot": "board snapshot x --to x.jsonl",
+		"board fork": "board fork x y", "board close": "board close x --to x.jsonl --yes", "board snapshot": "board snapshot x --to x.jsonl",
 		"node list": "node list", "node add": "node add n", "node remove": "node remove n --yes", "node promote": "node promote n",
 		"node demote": "node demote n", "node step-down": "node step-down", "node settings": "node settings grace=1s",
 		"snapshot save": "snapshot save s.snap",

@@ -29,6 +29,8 @@ func Check(c *boardpb.Command) *boardpb.Result {
 		return checkBoard(o.BoardSet.Name, o.BoardSet.Settings, true)
 	case *boardpb.Command_BoardCompact:
 		return checkBoard(o.BoardCompact.Name, nil, false)
+	case *boardpb.Command_BoardFork:
+		return firstBad(checkNamed("from", o.BoardFork.From), checkBoard(o.BoardFork.Name, nil, false))
 	case *boardpb.Command_BoardClose:
 		return checkBoard(o.BoardClose.Name, nil, false)
 	case *boardpb.Command_BoardDelete:
@@ -216,7 +218,7 @@ func isClusterOp(c *boardpb.Command) bool {
 	case *boardpb.Command_Lead, *boardpb.Command_Tick, *boardpb.Command_Level, *boardpb.Command_NodePut,
 		*boardpb.Command_NodeDrop, *boardpb.Command_ClusterSet, *boardpb.Command_BoardCreate,
 		*boardpb.Command_BoardSet, *boardpb.Command_BoardCompact, *boardpb.Command_BoardDelete,
-		*boardpb.Command_BoardClose:
+		*boardpb.Command_BoardClose, *boardpb.Command_BoardFork:
 		return true
 	}
 	return false
@@ -240,8 +242,8 @@ func needsLoop(c *boardpb.Command) bool {
 }
 
 func checkBoard(name string, settings *boardpb.BoardSettings, required bool) *boardpb.Result {
-	if why := state.CheckBoardName(name); why != "" {
-		return bad("name", "board %+q: the name %s", name, why)
+	if r := checkNamed("name", name); r != nil {
+		return r
 	}
 	if settings == nil {
 		if required {
@@ -262,6 +264,13 @@ func checkBoard(name string, settings *boardpb.BoardSettings, required bool) *bo
 	}
 	_, r := state.CompileSchema(settings.Namespaces)
 	return r
+}
+
+func checkNamed(field, name string) *boardpb.Result {
+	if why := state.CheckBoardName(name); why != "" {
+		return bad(field, "board %+q: the name %s", name, why)
+	}
+	return nil
 }
 
 func checkOpen(o *boardpb.LoopOpen) *boardpb.Result {

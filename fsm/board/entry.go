@@ -266,7 +266,7 @@ func followPost(x *state.Txn, key string, lease *boardpb.Lease) {
 		}
 		x.PutLease(next)
 	case l == nil:
-		x.PutLease(&boardpb.Lease{Key: key, State: free, Generation: x.FirstGeneration(), Posted: posted, Rev: x.Rev()})
+		x.PutLease(&boardpb.Lease{Key: key, State: free, Generation: x.FirstGeneration(key), Posted: posted, Rev: x.Rev()})
 	case l.Posted != posted:
 		next := state.CloneLease(l)
 		next.Posted, next.Rev = posted, x.Rev()

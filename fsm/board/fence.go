@@ -64,7 +64,7 @@ func leasedSpace(x *state.Txn, key string) (*state.Space, *boardpb.Result) {
 // entry. What the command names was expired before, if due, so a held lease is a live one.
 func fence(x *state.Txn, key string, generation uint64) (*boardpb.Lease, *boardpb.Result) {
 	l := x.Lease(key)
-	current := x.FirstGeneration()
+	current := x.FirstGeneration(key)
 	if l != nil {
 		current = l.Generation
 	}

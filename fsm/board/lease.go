@@ -128,7 +128,7 @@ func grant(x *state.Txn, space *state.Space, key string, old *boardpb.Lease, dur
 	if old == nil && !x.MakeRoom(key, state.LeaseBytes) {
 		return fullBoard(x, key, state.LeaseBytes)
 	}
-	next := &boardpb.Lease{Key: key, Generation: x.FirstGeneration(), Posted: live(x.Entry(key))}
+	next := &boardpb.Lease{Key: key, Generation: x.FirstGeneration(key), Posted: live(x.Entry(key))}
 	if old != nil {
 		next = state.CloneLease(old)
 	}
@@ -149,7 +149,7 @@ func grant(x *state.Txn, space *state.Space, key string, old *boardpb.Lease, dur
 		x.Use(key, func(u *boardpb.Usage) { u.Reclaims++ })
 	}
 	next.State, next.Owner, next.Loop = held, me.principal, me.loop
-	next.Generation++
+	next.Generation = x.NextGeneration(key, next.Generation)
 	next.AcquiredTMs, next.AcquiredWallMs, next.HeartbeatTMs = x.T(), x.Wall(), x.T()
 	next.DurationMs, next.ExpiresTMs = ms, x.T()+ms
 	next.GrantSeq = x.Command().Seq
@@ -364,7 +364,7 @@ func ForceRelease(x *state.Txn, o *boardpb.ForceRelease) *boardpb.Result {
 		return wrongState(l)
 	}
 	next := state.CloneLease(endLease(x, l, free, boardpb.EndedBy_ENDED_BY_FORCED, o.Reason))
-	next.Generation++
+	next.Generation = x.NextGeneration(o.Key, next.Generation)
 	x.PutLease(next)
 	x.Emit(&boardpb.Event{Kind: boardpb.Kind_KIND_FORCE_RELEASE, Surface: boardpb.Surface_SURFACE_LEASE, Key: o.Key,
 		Generation: next.Generation, PriorGeneration: l.Generation, Holder: l.Owner, Cause: boardpb.EndedBy_ENDED_BY_FORCED, Reason: o.Reason})

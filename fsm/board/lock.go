@@ -71,13 +71,13 @@ func HoldsLock(x *state.Txn, key string, generation uint64) (live uint64, r *boa
 // PassLock takes a free lock and gives it back in the same commit: its generation fences
 // every earlier holder. It returns the generation, or a refusal.
 func PassLock(x *state.Txn, key string) (generation uint64, r *boardpb.Result) {
-	next := &boardpb.Lease{Key: key, State: free, Generation: x.FirstGeneration()}
+	next := &boardpb.Lease{Key: key, State: free, Generation: x.FirstGeneration(key)}
 	if l := x.Lease(key); l != nil {
 		next = state.CloneLease(l)
 	} else if !x.MakeRoom(key, state.LeaseBytes) {
 		return 0, fullBoard(x, key, state.LeaseBytes)
 	}
-	next.Generation++
+	next.Generation = x.NextGeneration(key, next.Generation)
 	next.EndedBy, next.EndedTMs, next.EndedWallMs, next.Rev = boardpb.EndedBy_ENDED_BY_RELEASED, x.T(), x.Wall(), x.Rev()
 	x.PutLease(next)
 	return next.Generation, nil

@@ -35,8 +35,10 @@ func makeBoard(s *state.State, name string, entropy uint64, settings *boardpb.Bo
 	if bad != nil {
 		panic("board: a table that Check passed does not compile: " + bad.Message)
 	}
-	s.CreateBoard(name, fmt.Sprintf("b-%016x", entropy), settings, schema)
+	s.CreateBoard(name, incarnationOf(entropy), settings, schema)
 }
+
+func incarnationOf(entropy uint64) string { return fmt.Sprintf("b-%016x", entropy) }
 
 // FirstUse makes the default board when a command first writes to it.
 func FirstUse(s *state.State, c *boardpb.Command) {

@@ -30,7 +30,14 @@ func Reached(b *state.Board) *boardpb.Result {
 	if lack == 0 {
 		return nil
 	}
-	return &boardpb.Result{Code: boardpb.Code_CODE_COMPACTED, Field: "at_rev", OldestRev: lack, Got: b.Rev(),
-		Message: fmt.Sprintf("what was there at rev %d is no longer kept; the oldest rev at which all of this is known is %d", b.Rev(), lack),
-		Hint:    fmt.Sprintf("read at rev %d or later; the board setting history_versions says how many versions are kept", lack)}
+	return Explain(compactedAt(b.Rev(), lack))
+}
+
+func compactedAt(rev, lack uint64) *boardpb.Result {
+	return &boardpb.Result{Code: boardpb.Code_CODE_COMPACTED, Field: "at_rev", OldestRev: lack, Got: rev}
+}
+
+func explainCompacted(r *boardpb.Result) (message, hint string) {
+	return fmt.Sprintf("what was there at rev %d is no longer kept; the oldest rev at which all of this is known is %d", r.Got, r.OldestRev),
+		fmt.Sprintf("read at rev %d or later; the board setting history_versions says how many versions are kept", r.OldestRev)
 }

@@ -21,7 +21,7 @@ func permit(c *boardpb.Command) (missing string) {
 		}
 		return ""
 	case *boardpb.Command_ClusterSet, *boardpb.Command_BoardCreate, *boardpb.Command_BoardSet,
-		*boardpb.Command_BoardCompact, *boardpb.Command_BoardDelete, *boardpb.Command_BoardClose,
+		*boardpb.Command_BoardCompact, *boardpb.Command_BoardDelete, *boardpb.Command_BoardClose, *boardpb.Command_BoardFork,
 		*boardpb.Command_ForceRelease:
 		if !state.HasRole(a, boardpb.Role_ROLE_OPERATOR) {
 			return "operator"

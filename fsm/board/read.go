@@ -270,8 +270,8 @@ func (d *dumper) items(key string, k *state.Key, version uint64) (all bool) {
 	if len(current) == 0 {
 		return d.take(false, 0)
 	}
-	if first := current[0].Version; version >= first {
-		current = current[min(version-first+1, uint64(len(current))):]
+	if version > 0 {
+		current = current[state.FindVersion(current, version+1):]
 	}
 	for _, e := range current {
 		if !d.take(true, proto.Size(e)) {

@@ -68,7 +68,7 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 		for i, number := range k.Numbers {
 			r.Results = append(r.Results, recallOne(txnOp(c.GetTxn().Ops[i]), number))
 		}
-	case *boardpb.Command_BoardCreate:
+	case *boardpb.Command_BoardCreate, *boardpb.Command_BoardFork:
 		r.Incarnation = k.Who
 		return
 	case *boardpb.Command_BoardCompact:

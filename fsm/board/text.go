@@ -189,9 +189,11 @@ func explainIdentity(r *boardpb.Result) (message, hint string) {
 		return fmt.Sprintf("the loop holds %d leases, at most %d", r.Got, r.Limit), "finish some, or open another loop"
 	case boardpb.Code_CODE_LIMIT_BOARD_BYTES:
 		return fmt.Sprintf("the board is full: %d bytes, at most %d", r.Got, r.Limit), "delete what nobody needs, or raise max_board_bytes; deletes always pass"
+	case boardpb.Code_CODE_COMPACTED:
+		return explainCompacted(r)
 	case boardpb.Code_CODE_STOPPING:
 		return fmt.Sprintf("board %s was closed at rev %d: it can be read, and takes no writes", r.Field, r.Limit),
-			"go on in another board: raftboard board create NAME"
+			"go on in a copy: raftboard board fork " + r.Field + " NEWNAME"
 	case boardpb.Code_CODE_LIMIT_BOARDS, boardpb.Code_CODE_LIMIT_LOOPS, boardpb.Code_CODE_LIMIT_TXN, boardpb.Code_CODE_LIMIT_NAMESPACES,
 		boardpb.Code_CODE_LIMIT_CITES:
 		return fmt.Sprintf("%s: %d, at most %d", CodeName(r.Code), r.Got, r.Limit), "use fewer"

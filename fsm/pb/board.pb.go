@@ -270,6 +270,7 @@ const (
 	EndedBy_ENDED_BY_COMPLETED   EndedBy = 6
 	EndedBy_ENDED_BY_LOOP_CLOSED EndedBy = 7
 	EndedBy_ENDED_BY_REOPENED    EndedBy = 8
+	EndedBy_ENDED_BY_FORKED      EndedBy = 9 // held in the board that this one was forked from
 )
 
 // Enum value maps for EndedBy.
@@ -284,6 +285,7 @@ var (
 		6: "ENDED_BY_COMPLETED",
 		7: "ENDED_BY_LOOP_CLOSED",
 		8: "ENDED_BY_REOPENED",
+		9: "ENDED_BY_FORKED",
 	}
 	EndedBy_value = map[string]int32{
 		"ENDED_BY_UNSPECIFIED": 0,
@@ -295,6 +297,7 @@ var (
 		"ENDED_BY_COMPLETED":   6,
 		"ENDED_BY_LOOP_CLOSED": 7,
 		"ENDED_BY_REOPENED":    8,
+		"ENDED_BY_FORKED":      9,
 	}
 )
 
@@ -405,6 +408,7 @@ const (
 	Kind_KIND_UNPARK              Kind = 21
 	Kind_KIND_INVALIDATE          Kind = 22
 	Kind_KIND_BOARD_CLOSE         Kind = 23
+	Kind_KIND_BOARD_FORK          Kind = 24
 	Kind_KIND_PHASE_DEFINE        Kind = 30
 	Kind_KIND_PHASE_LOCK          Kind = 31
 	Kind_KIND_PHASE_UNLOCK        Kind = 32
@@ -444,6 +448,7 @@ var (
 		21: "KIND_UNPARK",
 		22: "KIND_INVALIDATE",
 		23: "KIND_BOARD_CLOSE",
+		24: "KIND_BOARD_FORK",
 		30: "KIND_PHASE_DEFINE",
 		31: "KIND_PHASE_LOCK",
 		32: "KIND_PHASE_UNLOCK",
@@ -479,6 +484,7 @@ var (
 		"KIND_UNPARK":              21,
 		"KIND_INVALIDATE":          22,
 		"KIND_BOARD_CLOSE":         23,
+		"KIND_BOARD_FORK":          24,
 		"KIND_PHASE_DEFINE":        30,
 		"KIND_PHASE_LOCK":          31,
 		"KIND_PHASE_UNLOCK":        32,
@@ -1070,6 +1076,7 @@ type Command struct {
 	//	*Command_BoardSet
 	//	*Command_BoardCompact
 	//	*Command_BoardDelete
+	//	*Command_BoardFork
 	//	*Command_BoardClose
 	//	*Command_LoopOpen
 	//	*Command_LoopKeepalive
@@ -1286,6 +1293,15 @@ func (x *Command) GetBoardDelete() *BoardDelete {
 	if x != nil {
 		if x, ok := x.Op.(*Command_BoardDelete); ok {
 			return x.BoardDelete
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetBoardFork() *BoardFork {
+	if x != nil {
+		if x, ok := x.Op.(*Command_BoardFork); ok {
+			return x.BoardFork
 		}
 	}
 	return nil
@@ -1570,6 +1586,10 @@ type Command_BoardDelete struct {
 	BoardDelete *BoardDelete `protobuf:"bytes,29,opt,name=board_delete,json=boardDelete,proto3,oneof"`
 }
 
+type Command_BoardFork struct {
+	BoardFork *BoardFork `protobuf:"bytes,30,opt,name=board_fork,json=boardFork,proto3,oneof"`
+}
+
 type Command_BoardClose struct {
 	BoardClose *BoardClose `protobuf:"bytes,31,opt,name=board_close,json=boardClose,proto3,oneof"`
 }
@@ -1697,6 +1717,8 @@ func (*Command_BoardSet) isCommand_Op() {}
 func (*Command_BoardCompact) isCommand_Op() {}
 
 func (*Command_BoardDelete) isCommand_Op() {}
+
+func (*Command_BoardFork) isCommand_Op() {}
 
 func (*Command_BoardClose) isCommand_Op() {}
 
@@ -2243,6 +2265,67 @@ func (x *BoardDelete) GetName() string {
 	return ""
 }
 
+// BoardFork makes a board of what another one held right after a commit.
+type BoardFork struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                 // of the new board
+	AtRev         uint64                 `protobuf:"varint,3,opt,name=at_rev,json=atRev,proto3" json:"at_rev,omitempty"` // 0: the head
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoardFork) Reset() {
+	*x = BoardFork{}
+	mi := &file_fsm_pb_board_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoardFork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoardFork) ProtoMessage() {}
+
+func (x *BoardFork) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoardFork.ProtoReflect.Descriptor instead.
+func (*BoardFork) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *BoardFork) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *BoardFork) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BoardFork) GetAtRev() uint64 {
+	if x != nil {
+		return x.AtRev
+	}
+	return 0
+}
+
 // BoardClose ends a board: from its commit on writes are refused as stopping, reads go on.
 type BoardClose struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2253,7 +2336,7 @@ type BoardClose struct {
 
 func (x *BoardClose) Reset() {
 	*x = BoardClose{}
-	mi := &file_fsm_pb_board_proto_msgTypes[14]
+	mi := &file_fsm_pb_board_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +2348,7 @@ func (x *BoardClose) String() string {
 func (*BoardClose) ProtoMessage() {}
 
 func (x *BoardClose) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[14]
+	mi := &file_fsm_pb_board_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +2361,7 @@ func (x *BoardClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardClose.ProtoReflect.Descriptor instead.
 func (*BoardClose) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{14}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BoardClose) GetName() string {
@@ -2300,7 +2383,7 @@ type LoopOpen struct {
 
 func (x *LoopOpen) Reset() {
 	*x = LoopOpen{}
-	mi := &file_fsm_pb_board_proto_msgTypes[15]
+	mi := &file_fsm_pb_board_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2395,7 @@ func (x *LoopOpen) String() string {
 func (*LoopOpen) ProtoMessage() {}
 
 func (x *LoopOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[15]
+	mi := &file_fsm_pb_board_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2408,7 @@ func (x *LoopOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopOpen.ProtoReflect.Descriptor instead.
 func (*LoopOpen) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{15}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LoopOpen) GetNonce() string {
@@ -2366,7 +2449,7 @@ type LoopRenewal struct {
 
 func (x *LoopRenewal) Reset() {
 	*x = LoopRenewal{}
-	mi := &file_fsm_pb_board_proto_msgTypes[16]
+	mi := &file_fsm_pb_board_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2461,7 @@ func (x *LoopRenewal) String() string {
 func (*LoopRenewal) ProtoMessage() {}
 
 func (x *LoopRenewal) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[16]
+	mi := &file_fsm_pb_board_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2474,7 @@ func (x *LoopRenewal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopRenewal.ProtoReflect.Descriptor instead.
 func (*LoopRenewal) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{16}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LoopRenewal) GetLoop() string {
@@ -2418,7 +2501,7 @@ type LeaseRef struct {
 
 func (x *LeaseRef) Reset() {
 	*x = LeaseRef{}
-	mi := &file_fsm_pb_board_proto_msgTypes[17]
+	mi := &file_fsm_pb_board_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2513,7 @@ func (x *LeaseRef) String() string {
 func (*LeaseRef) ProtoMessage() {}
 
 func (x *LeaseRef) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[17]
+	mi := &file_fsm_pb_board_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2526,7 @@ func (x *LeaseRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRef.ProtoReflect.Descriptor instead.
 func (*LeaseRef) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{17}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LeaseRef) GetKey() string {
@@ -2470,7 +2553,7 @@ type LoopKeepalive struct {
 
 func (x *LoopKeepalive) Reset() {
 	*x = LoopKeepalive{}
-	mi := &file_fsm_pb_board_proto_msgTypes[18]
+	mi := &file_fsm_pb_board_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +2565,7 @@ func (x *LoopKeepalive) String() string {
 func (*LoopKeepalive) ProtoMessage() {}
 
 func (x *LoopKeepalive) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[18]
+	mi := &file_fsm_pb_board_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +2578,7 @@ func (x *LoopKeepalive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopKeepalive.ProtoReflect.Descriptor instead.
 func (*LoopKeepalive) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{18}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LoopKeepalive) GetLoops() []*LoopRenewal {
@@ -2521,7 +2604,7 @@ type LoopClose struct {
 
 func (x *LoopClose) Reset() {
 	*x = LoopClose{}
-	mi := &file_fsm_pb_board_proto_msgTypes[19]
+	mi := &file_fsm_pb_board_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2616,7 @@ func (x *LoopClose) String() string {
 func (*LoopClose) ProtoMessage() {}
 
 func (x *LoopClose) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[19]
+	mi := &file_fsm_pb_board_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2629,7 @@ func (x *LoopClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopClose.ProtoReflect.Descriptor instead.
 func (*LoopClose) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{19}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LoopClose) GetLoop() string {
@@ -2575,7 +2658,7 @@ type Set struct {
 
 func (x *Set) Reset() {
 	*x = Set{}
-	mi := &file_fsm_pb_board_proto_msgTypes[20]
+	mi := &file_fsm_pb_board_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2587,7 +2670,7 @@ func (x *Set) String() string {
 func (*Set) ProtoMessage() {}
 
 func (x *Set) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[20]
+	mi := &file_fsm_pb_board_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2600,7 +2683,7 @@ func (x *Set) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Set.ProtoReflect.Descriptor instead.
 func (*Set) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{20}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Set) GetKey() string {
@@ -2690,7 +2773,7 @@ type Append struct {
 
 func (x *Append) Reset() {
 	*x = Append{}
-	mi := &file_fsm_pb_board_proto_msgTypes[21]
+	mi := &file_fsm_pb_board_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2785,7 @@ func (x *Append) String() string {
 func (*Append) ProtoMessage() {}
 
 func (x *Append) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[21]
+	mi := &file_fsm_pb_board_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2798,7 @@ func (x *Append) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Append.ProtoReflect.Descriptor instead.
 func (*Append) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{21}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Append) GetKey() string {
@@ -2792,7 +2875,7 @@ type Delete struct {
 
 func (x *Delete) Reset() {
 	*x = Delete{}
-	mi := &file_fsm_pb_board_proto_msgTypes[22]
+	mi := &file_fsm_pb_board_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2887,7 @@ func (x *Delete) String() string {
 func (*Delete) ProtoMessage() {}
 
 func (x *Delete) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[22]
+	mi := &file_fsm_pb_board_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2900,7 @@ func (x *Delete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delete.ProtoReflect.Descriptor instead.
 func (*Delete) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{22}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Delete) GetKey() string {
@@ -2856,7 +2939,7 @@ type Guard struct {
 
 func (x *Guard) Reset() {
 	*x = Guard{}
-	mi := &file_fsm_pb_board_proto_msgTypes[23]
+	mi := &file_fsm_pb_board_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +2951,7 @@ func (x *Guard) String() string {
 func (*Guard) ProtoMessage() {}
 
 func (x *Guard) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[23]
+	mi := &file_fsm_pb_board_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +2964,7 @@ func (x *Guard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guard.ProtoReflect.Descriptor instead.
 func (*Guard) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{23}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Guard) GetTest() isGuard_Test {
@@ -2965,7 +3048,7 @@ type VersionIs struct {
 
 func (x *VersionIs) Reset() {
 	*x = VersionIs{}
-	mi := &file_fsm_pb_board_proto_msgTypes[24]
+	mi := &file_fsm_pb_board_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3060,7 @@ func (x *VersionIs) String() string {
 func (*VersionIs) ProtoMessage() {}
 
 func (x *VersionIs) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[24]
+	mi := &file_fsm_pb_board_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3073,7 @@ func (x *VersionIs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionIs.ProtoReflect.Descriptor instead.
 func (*VersionIs) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{24}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *VersionIs) GetKey() string {
@@ -3025,7 +3108,7 @@ type TxnOp struct {
 
 func (x *TxnOp) Reset() {
 	*x = TxnOp{}
-	mi := &file_fsm_pb_board_proto_msgTypes[25]
+	mi := &file_fsm_pb_board_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3037,7 +3120,7 @@ func (x *TxnOp) String() string {
 func (*TxnOp) ProtoMessage() {}
 
 func (x *TxnOp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[25]
+	mi := &file_fsm_pb_board_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3133,7 @@ func (x *TxnOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnOp.ProtoReflect.Descriptor instead.
 func (*TxnOp) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{25}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TxnOp) GetOp() isTxnOp_Op {
@@ -3179,7 +3262,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_fsm_pb_board_proto_msgTypes[26]
+	mi := &file_fsm_pb_board_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3191,7 +3274,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[26]
+	mi := &file_fsm_pb_board_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3204,7 +3287,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{26}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Txn) GetGuards() []*Guard {
@@ -3233,7 +3316,7 @@ type Invalidate struct {
 
 func (x *Invalidate) Reset() {
 	*x = Invalidate{}
-	mi := &file_fsm_pb_board_proto_msgTypes[27]
+	mi := &file_fsm_pb_board_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3328,7 @@ func (x *Invalidate) String() string {
 func (*Invalidate) ProtoMessage() {}
 
 func (x *Invalidate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[27]
+	mi := &file_fsm_pb_board_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3341,7 @@ func (x *Invalidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Invalidate.ProtoReflect.Descriptor instead.
 func (*Invalidate) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{27}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Invalidate) GetRef() string {
@@ -3287,7 +3370,7 @@ type ReportConflict struct {
 
 func (x *ReportConflict) Reset() {
 	*x = ReportConflict{}
-	mi := &file_fsm_pb_board_proto_msgTypes[28]
+	mi := &file_fsm_pb_board_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3382,7 @@ func (x *ReportConflict) String() string {
 func (*ReportConflict) ProtoMessage() {}
 
 func (x *ReportConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[28]
+	mi := &file_fsm_pb_board_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3395,7 @@ func (x *ReportConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConflict.ProtoReflect.Descriptor instead.
 func (*ReportConflict) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{28}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReportConflict) GetKey() string {
@@ -3348,7 +3431,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_fsm_pb_board_proto_msgTypes[29]
+	mi := &file_fsm_pb_board_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3360,7 +3443,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[29]
+	mi := &file_fsm_pb_board_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3373,7 +3456,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{29}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Claim) GetKey() string {
@@ -3415,7 +3498,7 @@ type ClaimNext struct {
 
 func (x *ClaimNext) Reset() {
 	*x = ClaimNext{}
-	mi := &file_fsm_pb_board_proto_msgTypes[30]
+	mi := &file_fsm_pb_board_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3510,7 @@ func (x *ClaimNext) String() string {
 func (*ClaimNext) ProtoMessage() {}
 
 func (x *ClaimNext) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[30]
+	mi := &file_fsm_pb_board_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3523,7 @@ func (x *ClaimNext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNext.ProtoReflect.Descriptor instead.
 func (*ClaimNext) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{30}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ClaimNext) GetPattern() string {
@@ -3475,7 +3558,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fsm_pb_board_proto_msgTypes[31]
+	mi := &file_fsm_pb_board_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3487,7 +3570,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[31]
+	mi := &file_fsm_pb_board_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3500,7 +3583,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{31}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Heartbeat) GetKey() string {
@@ -3534,7 +3617,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_fsm_pb_board_proto_msgTypes[32]
+	mi := &file_fsm_pb_board_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3546,7 +3629,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[32]
+	mi := &file_fsm_pb_board_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3559,7 +3642,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{32}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Release) GetKey() string {
@@ -3589,7 +3672,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_fsm_pb_board_proto_msgTypes[33]
+	mi := &file_fsm_pb_board_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3601,7 +3684,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[33]
+	mi := &file_fsm_pb_board_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3614,7 +3697,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{33}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Complete) GetKey() string {
@@ -3664,7 +3747,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_fsm_pb_board_proto_msgTypes[34]
+	mi := &file_fsm_pb_board_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +3759,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[34]
+	mi := &file_fsm_pb_board_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3772,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{34}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Fail) GetKey() string {
@@ -3729,7 +3812,7 @@ type Reopen struct {
 
 func (x *Reopen) Reset() {
 	*x = Reopen{}
-	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	mi := &file_fsm_pb_board_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3741,7 +3824,7 @@ func (x *Reopen) String() string {
 func (*Reopen) ProtoMessage() {}
 
 func (x *Reopen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	mi := &file_fsm_pb_board_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3754,7 +3837,7 @@ func (x *Reopen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reopen.ProtoReflect.Descriptor instead.
 func (*Reopen) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{35}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Reopen) GetKey() string {
@@ -3774,7 +3857,7 @@ type ForceRelease struct {
 
 func (x *ForceRelease) Reset() {
 	*x = ForceRelease{}
-	mi := &file_fsm_pb_board_proto_msgTypes[36]
+	mi := &file_fsm_pb_board_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3786,7 +3869,7 @@ func (x *ForceRelease) String() string {
 func (*ForceRelease) ProtoMessage() {}
 
 func (x *ForceRelease) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[36]
+	mi := &file_fsm_pb_board_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3799,7 +3882,7 @@ func (x *ForceRelease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceRelease.ProtoReflect.Descriptor instead.
 func (*ForceRelease) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{36}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ForceRelease) GetKey() string {
@@ -3825,7 +3908,7 @@ type Unpark struct {
 
 func (x *Unpark) Reset() {
 	*x = Unpark{}
-	mi := &file_fsm_pb_board_proto_msgTypes[37]
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3837,7 +3920,7 @@ func (x *Unpark) String() string {
 func (*Unpark) ProtoMessage() {}
 
 func (x *Unpark) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[37]
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3850,7 +3933,7 @@ func (x *Unpark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpark.ProtoReflect.Descriptor instead.
 func (*Unpark) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{37}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Unpark) GetKey() string {
@@ -3870,7 +3953,7 @@ type PhaseDefine struct {
 
 func (x *PhaseDefine) Reset() {
 	*x = PhaseDefine{}
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3882,7 +3965,7 @@ func (x *PhaseDefine) String() string {
 func (*PhaseDefine) ProtoMessage() {}
 
 func (x *PhaseDefine) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3895,7 +3978,7 @@ func (x *PhaseDefine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseDefine.ProtoReflect.Descriptor instead.
 func (*PhaseDefine) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PhaseDefine) GetPhases() []*PhaseSpec {
@@ -3918,7 +4001,7 @@ type PhaseSpec struct {
 
 func (x *PhaseSpec) Reset() {
 	*x = PhaseSpec{}
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +4013,7 @@ func (x *PhaseSpec) String() string {
 func (*PhaseSpec) ProtoMessage() {}
 
 func (x *PhaseSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4026,7 @@ func (x *PhaseSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseSpec.ProtoReflect.Descriptor instead.
 func (*PhaseSpec) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PhaseSpec) GetId() string {
@@ -3991,7 +4074,7 @@ type ExpectedKey struct {
 
 func (x *ExpectedKey) Reset() {
 	*x = ExpectedKey{}
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4086,7 @@ func (x *ExpectedKey) String() string {
 func (*ExpectedKey) ProtoMessage() {}
 
 func (x *ExpectedKey) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4099,7 @@ func (x *ExpectedKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectedKey.ProtoReflect.Descriptor instead.
 func (*ExpectedKey) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ExpectedKey) GetKey() string {
@@ -4043,7 +4126,7 @@ type PhaseInput struct {
 
 func (x *PhaseInput) Reset() {
 	*x = PhaseInput{}
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4055,7 +4138,7 @@ func (x *PhaseInput) String() string {
 func (*PhaseInput) ProtoMessage() {}
 
 func (x *PhaseInput) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4068,7 +4151,7 @@ func (x *PhaseInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseInput.ProtoReflect.Descriptor instead.
 func (*PhaseInput) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PhaseInput) GetPhase() string {
@@ -4095,7 +4178,7 @@ type PhaseLock struct {
 
 func (x *PhaseLock) Reset() {
 	*x = PhaseLock{}
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4190,7 @@ func (x *PhaseLock) String() string {
 func (*PhaseLock) ProtoMessage() {}
 
 func (x *PhaseLock) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4203,7 @@ func (x *PhaseLock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseLock.ProtoReflect.Descriptor instead.
 func (*PhaseLock) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PhaseLock) GetPhase() string {
@@ -4148,7 +4231,7 @@ type PhaseRenew struct {
 
 func (x *PhaseRenew) Reset() {
 	*x = PhaseRenew{}
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4160,7 +4243,7 @@ func (x *PhaseRenew) String() string {
 func (*PhaseRenew) ProtoMessage() {}
 
 func (x *PhaseRenew) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +4256,7 @@ func (x *PhaseRenew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseRenew.ProtoReflect.Descriptor instead.
 func (*PhaseRenew) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PhaseRenew) GetPhase() string {
@@ -4207,7 +4290,7 @@ type PhaseUnlock struct {
 
 func (x *PhaseUnlock) Reset() {
 	*x = PhaseUnlock{}
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4219,7 +4302,7 @@ func (x *PhaseUnlock) String() string {
 func (*PhaseUnlock) ProtoMessage() {}
 
 func (x *PhaseUnlock) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4232,7 +4315,7 @@ func (x *PhaseUnlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseUnlock.ProtoReflect.Descriptor instead.
 func (*PhaseUnlock) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PhaseUnlock) GetPhase() string {
@@ -4267,7 +4350,7 @@ type PhaseWrite struct {
 
 func (x *PhaseWrite) Reset() {
 	*x = PhaseWrite{}
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4279,7 +4362,7 @@ func (x *PhaseWrite) String() string {
 func (*PhaseWrite) ProtoMessage() {}
 
 func (x *PhaseWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4292,7 +4375,7 @@ func (x *PhaseWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseWrite.ProtoReflect.Descriptor instead.
 func (*PhaseWrite) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PhaseWrite) GetPhase() string {
@@ -4362,7 +4445,7 @@ type PhaseComplete struct {
 
 func (x *PhaseComplete) Reset() {
 	*x = PhaseComplete{}
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4457,7 @@ func (x *PhaseComplete) String() string {
 func (*PhaseComplete) ProtoMessage() {}
 
 func (x *PhaseComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4470,7 @@ func (x *PhaseComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseComplete.ProtoReflect.Descriptor instead.
 func (*PhaseComplete) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PhaseComplete) GetPhase() string {
@@ -4420,7 +4503,7 @@ type PhaseReopen struct {
 
 func (x *PhaseReopen) Reset() {
 	*x = PhaseReopen{}
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4432,7 +4515,7 @@ func (x *PhaseReopen) String() string {
 func (*PhaseReopen) ProtoMessage() {}
 
 func (x *PhaseReopen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4445,7 +4528,7 @@ func (x *PhaseReopen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseReopen.ProtoReflect.Descriptor instead.
 func (*PhaseReopen) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PhaseReopen) GetPhase() string {
@@ -4482,7 +4565,7 @@ type Phase struct {
 
 func (x *Phase) Reset() {
 	*x = Phase{}
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4577,7 @@ func (x *Phase) String() string {
 func (*Phase) ProtoMessage() {}
 
 func (x *Phase) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4590,7 @@ func (x *Phase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Phase.ProtoReflect.Descriptor instead.
 func (*Phase) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Phase) GetId() string {
@@ -4647,7 +4730,7 @@ type PhaseData struct {
 
 func (x *PhaseData) Reset() {
 	*x = PhaseData{}
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4659,7 +4742,7 @@ func (x *PhaseData) String() string {
 func (*PhaseData) ProtoMessage() {}
 
 func (x *PhaseData) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4672,7 +4755,7 @@ func (x *PhaseData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseData.ProtoReflect.Descriptor instead.
 func (*PhaseData) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PhaseData) GetPhase() string {
@@ -4755,7 +4838,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4767,7 +4850,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4780,7 +4863,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Namespace) GetPattern() string {
@@ -4858,7 +4941,7 @@ type BoardSettings struct {
 
 func (x *BoardSettings) Reset() {
 	*x = BoardSettings{}
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4870,7 +4953,7 @@ func (x *BoardSettings) String() string {
 func (*BoardSettings) ProtoMessage() {}
 
 func (x *BoardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4883,7 +4966,7 @@ func (x *BoardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardSettings.ProtoReflect.Descriptor instead.
 func (*BoardSettings) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BoardSettings) GetNamespaces() []*Namespace {
@@ -4940,7 +5023,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4952,7 +5035,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +5048,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Entry) GetKey() string {
@@ -5104,7 +5187,7 @@ type Invalidation struct {
 
 func (x *Invalidation) Reset() {
 	*x = Invalidation{}
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5116,7 +5199,7 @@ func (x *Invalidation) String() string {
 func (*Invalidation) ProtoMessage() {}
 
 func (x *Invalidation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5129,7 +5212,7 @@ func (x *Invalidation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Invalidation.ProtoReflect.Descriptor instead.
 func (*Invalidation) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Invalidation) GetRef() string {
@@ -5201,7 +5284,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5213,7 +5296,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5226,7 +5309,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Mark) GetRef() string {
@@ -5274,7 +5357,7 @@ type Previous struct {
 
 func (x *Previous) Reset() {
 	*x = Previous{}
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5286,7 +5369,7 @@ func (x *Previous) String() string {
 func (*Previous) ProtoMessage() {}
 
 func (x *Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5299,7 +5382,7 @@ func (x *Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Previous.ProtoReflect.Descriptor instead.
 func (*Previous) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Previous) GetOwner() string {
@@ -5392,7 +5475,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5404,7 +5487,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5417,7 +5500,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Lease) GetKey() string {
@@ -5610,7 +5693,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5622,7 +5705,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5635,7 +5718,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Ended) GetKey() string {
@@ -5707,7 +5790,7 @@ type Loop struct {
 
 func (x *Loop) Reset() {
 	*x = Loop{}
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5719,7 +5802,7 @@ func (x *Loop) String() string {
 func (*Loop) ProtoMessage() {}
 
 func (x *Loop) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5732,7 +5815,7 @@ func (x *Loop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loop.ProtoReflect.Descriptor instead.
 func (*Loop) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Loop) GetId() string {
@@ -5894,7 +5977,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5906,7 +5989,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5919,7 +6002,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Kept) GetId() string {
@@ -6074,7 +6157,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6086,7 +6169,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6099,7 +6182,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Event) GetRev() uint64 {
@@ -6286,7 +6369,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6298,7 +6381,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6311,7 +6394,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Node) GetId() string {
@@ -6383,7 +6466,7 @@ type Leadership struct {
 
 func (x *Leadership) Reset() {
 	*x = Leadership{}
-	mi := &file_fsm_pb_board_proto_msgTypes[62]
+	mi := &file_fsm_pb_board_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6395,7 +6478,7 @@ func (x *Leadership) String() string {
 func (*Leadership) ProtoMessage() {}
 
 func (x *Leadership) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[62]
+	mi := &file_fsm_pb_board_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6408,7 +6491,7 @@ func (x *Leadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
 func (*Leadership) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{62}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Leadership) GetTerm() uint64 {
@@ -6464,7 +6547,7 @@ type ClusterRecord struct {
 
 func (x *ClusterRecord) Reset() {
 	*x = ClusterRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[63]
+	mi := &file_fsm_pb_board_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6476,7 +6559,7 @@ func (x *ClusterRecord) String() string {
 func (*ClusterRecord) ProtoMessage() {}
 
 func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[63]
+	mi := &file_fsm_pb_board_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6489,7 +6572,7 @@ func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRecord.ProtoReflect.Descriptor instead.
 func (*ClusterRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{63}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ClusterRecord) GetTMs() int64 {
@@ -6578,7 +6661,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_fsm_pb_board_proto_msgTypes[64]
+	mi := &file_fsm_pb_board_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6590,7 +6673,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[64]
+	mi := &file_fsm_pb_board_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6603,7 +6686,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{64}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Counters) GetSets() uint64 {
@@ -6721,7 +6804,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_fsm_pb_board_proto_msgTypes[65]
+	mi := &file_fsm_pb_board_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6733,7 +6816,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[65]
+	mi := &file_fsm_pb_board_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6746,7 +6829,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{65}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Usage) GetPattern() string {
@@ -6814,7 +6897,7 @@ type NamespaceCounts struct {
 
 func (x *NamespaceCounts) Reset() {
 	*x = NamespaceCounts{}
-	mi := &file_fsm_pb_board_proto_msgTypes[66]
+	mi := &file_fsm_pb_board_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6826,7 +6909,7 @@ func (x *NamespaceCounts) String() string {
 func (*NamespaceCounts) ProtoMessage() {}
 
 func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[66]
+	mi := &file_fsm_pb_board_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6839,7 +6922,7 @@ func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceCounts.ProtoReflect.Descriptor instead.
 func (*NamespaceCounts) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{66}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *NamespaceCounts) GetPattern() string {
@@ -6952,7 +7035,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fsm_pb_board_proto_msgTypes[67]
+	mi := &file_fsm_pb_board_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6964,7 +7047,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[67]
+	mi := &file_fsm_pb_board_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6977,7 +7060,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{67}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Result) GetOutcome() Outcome {
@@ -7355,7 +7438,7 @@ type LoopStatus struct {
 
 func (x *LoopStatus) Reset() {
 	*x = LoopStatus{}
-	mi := &file_fsm_pb_board_proto_msgTypes[68]
+	mi := &file_fsm_pb_board_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7367,7 +7450,7 @@ func (x *LoopStatus) String() string {
 func (*LoopStatus) ProtoMessage() {}
 
 func (x *LoopStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[68]
+	mi := &file_fsm_pb_board_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7380,7 +7463,7 @@ func (x *LoopStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopStatus.ProtoReflect.Descriptor instead.
 func (*LoopStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{68}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LoopStatus) GetLoop() string {
@@ -7418,7 +7501,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_fsm_pb_board_proto_msgTypes[69]
+	mi := &file_fsm_pb_board_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7430,7 +7513,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[69]
+	mi := &file_fsm_pb_board_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7443,7 +7526,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{69}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -7512,7 +7595,7 @@ type BoardHead struct {
 
 func (x *BoardHead) Reset() {
 	*x = BoardHead{}
-	mi := &file_fsm_pb_board_proto_msgTypes[70]
+	mi := &file_fsm_pb_board_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7524,7 +7607,7 @@ func (x *BoardHead) String() string {
 func (*BoardHead) ProtoMessage() {}
 
 func (x *BoardHead) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[70]
+	mi := &file_fsm_pb_board_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7537,7 +7620,7 @@ func (x *BoardHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHead.ProtoReflect.Descriptor instead.
 func (*BoardHead) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{70}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *BoardHead) GetName() string {
@@ -7705,7 +7788,7 @@ type NoteRate struct {
 
 func (x *NoteRate) Reset() {
 	*x = NoteRate{}
-	mi := &file_fsm_pb_board_proto_msgTypes[71]
+	mi := &file_fsm_pb_board_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7717,7 +7800,7 @@ func (x *NoteRate) String() string {
 func (*NoteRate) ProtoMessage() {}
 
 func (x *NoteRate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[71]
+	mi := &file_fsm_pb_board_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7730,7 +7813,7 @@ func (x *NoteRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteRate.ProtoReflect.Descriptor instead.
 func (*NoteRate) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{71}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *NoteRate) GetPrincipal() string {
@@ -7758,7 +7841,7 @@ type ConflictCount struct {
 
 func (x *ConflictCount) Reset() {
 	*x = ConflictCount{}
-	mi := &file_fsm_pb_board_proto_msgTypes[72]
+	mi := &file_fsm_pb_board_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7770,7 +7853,7 @@ func (x *ConflictCount) String() string {
 func (*ConflictCount) ProtoMessage() {}
 
 func (x *ConflictCount) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[72]
+	mi := &file_fsm_pb_board_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7783,7 +7866,7 @@ func (x *ConflictCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictCount.ProtoReflect.Descriptor instead.
 func (*ConflictCount) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{72}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ConflictCount) GetKey() string {
@@ -7811,7 +7894,7 @@ type ConflictBy struct {
 
 func (x *ConflictBy) Reset() {
 	*x = ConflictBy{}
-	mi := &file_fsm_pb_board_proto_msgTypes[73]
+	mi := &file_fsm_pb_board_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7823,7 +7906,7 @@ func (x *ConflictBy) String() string {
 func (*ConflictBy) ProtoMessage() {}
 
 func (x *ConflictBy) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[73]
+	mi := &file_fsm_pb_board_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7836,7 +7919,7 @@ func (x *ConflictBy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictBy.ProtoReflect.Descriptor instead.
 func (*ConflictBy) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{73}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ConflictBy) GetPrincipal() string {
@@ -7876,6 +7959,7 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_NoteRate
 	//	*SnapshotRecord_Invalidation
 	//	*SnapshotRecord_Usage
+	//	*SnapshotRecord_Floor
 	//	*SnapshotRecord_Phase
 	//	*SnapshotRecord_PhaseData
 	Record        isSnapshotRecord_Record `protobuf_oneof:"record"`
@@ -7886,7 +7970,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[74]
+	mi := &file_fsm_pb_board_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7898,7 +7982,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[74]
+	mi := &file_fsm_pb_board_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7911,7 +7995,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{74}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SnapshotRecord) GetBoard() string {
@@ -8027,6 +8111,15 @@ func (x *SnapshotRecord) GetUsage() *Usage {
 	return nil
 }
 
+func (x *SnapshotRecord) GetFloor() *Floor {
+	if x != nil {
+		if x, ok := x.Record.(*SnapshotRecord_Floor); ok {
+			return x.Floor
+		}
+	}
+	return nil
+}
+
 func (x *SnapshotRecord) GetPhase() *Phase {
 	if x != nil {
 		if x, ok := x.Record.(*SnapshotRecord_Phase); ok {
@@ -8100,6 +8193,10 @@ type SnapshotRecord_Usage struct {
 	Usage *Usage `protobuf:"bytes,15,opt,name=usage,proto3,oneof"`
 }
 
+type SnapshotRecord_Floor struct {
+	Floor *Floor `protobuf:"bytes,18,opt,name=floor,proto3,oneof"`
+}
+
 type SnapshotRecord_Phase struct {
 	Phase *Phase `protobuf:"bytes,20,opt,name=phase,proto3,oneof"`
 }
@@ -8130,9 +8227,73 @@ func (*SnapshotRecord_Invalidation) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_Usage) isSnapshotRecord_Record() {}
 
+func (*SnapshotRecord_Floor) isSnapshotRecord_Record() {}
+
 func (*SnapshotRecord_Phase) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_PhaseData) isSnapshotRecord_Record() {}
+
+// Floor is how far the numbers of a key got in the board that this one was forked from: the
+// next ones are above.
+type Floor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Generation    uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Floor) Reset() {
+	*x = Floor{}
+	mi := &file_fsm_pb_board_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Floor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Floor) ProtoMessage() {}
+
+func (x *Floor) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Floor.ProtoReflect.Descriptor instead.
+func (*Floor) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *Floor) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Floor) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Floor) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
 
 // DigestAt is one of the remembered digests (the last 1,024 entries).
 type DigestAt struct {
@@ -8145,7 +8306,7 @@ type DigestAt struct {
 
 func (x *DigestAt) Reset() {
 	*x = DigestAt{}
-	mi := &file_fsm_pb_board_proto_msgTypes[75]
+	mi := &file_fsm_pb_board_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8157,7 +8318,7 @@ func (x *DigestAt) String() string {
 func (*DigestAt) ProtoMessage() {}
 
 func (x *DigestAt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[75]
+	mi := &file_fsm_pb_board_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8170,7 +8331,7 @@ func (x *DigestAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestAt.ProtoReflect.Descriptor instead.
 func (*DigestAt) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{75}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DigestAt) GetIndex() uint64 {
@@ -8204,7 +8365,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05Batch\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12/\n" +
 	"\x05stamp\x18\x02 \x01(\v2\x19.raftboard.board.v1.StampR\x05stamp\x127\n" +
-	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\xc2\x13\n" +
+	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\x82\x14\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12/\n" +
 	"\x05actor\x18\x02 \x01(\v2\x19.raftboard.board.v1.ActorR\x05actor\x12\x12\n" +
@@ -8225,7 +8386,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\fboard_create\x18\x1a \x01(\v2\x1f.raftboard.board.v1.BoardCreateH\x00R\vboardCreate\x12;\n" +
 	"\tboard_set\x18\x1b \x01(\v2\x1c.raftboard.board.v1.BoardSetH\x00R\bboardSet\x12G\n" +
 	"\rboard_compact\x18\x1c \x01(\v2 .raftboard.board.v1.BoardCompactH\x00R\fboardCompact\x12D\n" +
-	"\fboard_delete\x18\x1d \x01(\v2\x1f.raftboard.board.v1.BoardDeleteH\x00R\vboardDelete\x12A\n" +
+	"\fboard_delete\x18\x1d \x01(\v2\x1f.raftboard.board.v1.BoardDeleteH\x00R\vboardDelete\x12>\n" +
+	"\n" +
+	"board_fork\x18\x1e \x01(\v2\x1d.raftboard.board.v1.BoardForkH\x00R\tboardFork\x12A\n" +
 	"\vboard_close\x18\x1f \x01(\v2\x1e.raftboard.board.v1.BoardCloseH\x00R\n" +
 	"boardClose\x12;\n" +
 	"\tloop_open\x18( \x01(\v2\x1c.raftboard.board.v1.LoopOpenH\x00R\bloopOpen\x12J\n" +
@@ -8290,7 +8453,11 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\n" +
 	"before_rev\x18\x02 \x01(\x04R\tbeforeRev\"!\n" +
 	"\vBoardDelete\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\" \n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"J\n" +
+	"\tBoardFork\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x15\n" +
+	"\x06at_rev\x18\x03 \x01(\x04R\x05atRev\" \n" +
 	"\n" +
 	"BoardClose\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"n\n" +
@@ -8873,7 +9040,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"ConflictBy\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x10\n" +
-	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\x9c\x06\n" +
+	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\xcf\x06\n" +
 	"\x0eSnapshotRecord\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x123\n" +
 	"\x04head\x18\x02 \x01(\v2\x1d.raftboard.board.v1.BoardHeadH\x00R\x04head\x121\n" +
@@ -8888,11 +9055,18 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	" \x01(\v2\x1c.raftboard.board.v1.NoteRateH\x00R\bnoteRate\x12F\n" +
 	"\finvalidation\x18\f \x01(\v2 .raftboard.board.v1.InvalidationH\x00R\finvalidation\x121\n" +
 	"\x05usage\x18\x0f \x01(\v2\x19.raftboard.board.v1.UsageH\x00R\x05usage\x121\n" +
+	"\x05floor\x18\x12 \x01(\v2\x19.raftboard.board.v1.FloorH\x00R\x05floor\x121\n" +
 	"\x05phase\x18\x14 \x01(\v2\x19.raftboard.board.v1.PhaseH\x00R\x05phase\x12>\n" +
 	"\n" +
 	"phase_data\x18\x15 \x01(\v2\x1d.raftboard.board.v1.PhaseDataH\x00R\tphaseData\x12\x12\n" +
 	"\x04note\x18d \x01(\bR\x04noteB\b\n" +
-	"\x06recordJ\x04\b\v\x10\f\"8\n" +
+	"\x06recordJ\x04\b\v\x10\f\"S\n" +
+	"\x05Floor\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x04R\n" +
+	"generation\"8\n" +
 	"\bDigestAt\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest*\x92\x01\n" +
@@ -8924,7 +9098,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x10LEASE_STATE_FREE\x10\x01\x12\x14\n" +
 	"\x10LEASE_STATE_HELD\x10\x02\x12\x16\n" +
 	"\x12LEASE_STATE_PARKED\x10\x03\x12\x14\n" +
-	"\x10LEASE_STATE_DONE\x10\x04*\xda\x01\n" +
+	"\x10LEASE_STATE_DONE\x10\x04*\xef\x01\n" +
 	"\aEndedBy\x12\x18\n" +
 	"\x14ENDED_BY_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ENDED_BY_EXPIRED\x10\x01\x12\x15\n" +
@@ -8934,12 +9108,13 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x0fENDED_BY_FAILED\x10\x05\x12\x16\n" +
 	"\x12ENDED_BY_COMPLETED\x10\x06\x12\x18\n" +
 	"\x14ENDED_BY_LOOP_CLOSED\x10\a\x12\x15\n" +
-	"\x11ENDED_BY_REOPENED\x10\b*m\n" +
+	"\x11ENDED_BY_REOPENED\x10\b\x12\x13\n" +
+	"\x0fENDED_BY_FORKED\x10\t*m\n" +
 	"\tLoopState\x12\x1a\n" +
 	"\x16LOOP_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOOP_STATE_ACTIVE\x10\x01\x12\x17\n" +
 	"\x13LOOP_STATE_INACTIVE\x10\x02\x12\x14\n" +
-	"\x10LOOP_STATE_ENDED\x10\x03*\x9e\x05\n" +
+	"\x10LOOP_STATE_ENDED\x10\x03*\xb3\x05\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_APPEND\x10\x01\x12\f\n" +
@@ -8966,7 +9141,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\tKIND_PARK\x10\x14\x12\x0f\n" +
 	"\vKIND_UNPARK\x10\x15\x12\x13\n" +
 	"\x0fKIND_INVALIDATE\x10\x16\x12\x14\n" +
-	"\x10KIND_BOARD_CLOSE\x10\x17\x12\x15\n" +
+	"\x10KIND_BOARD_CLOSE\x10\x17\x12\x13\n" +
+	"\x0fKIND_BOARD_FORK\x10\x18\x12\x15\n" +
 	"\x11KIND_PHASE_DEFINE\x10\x1e\x12\x13\n" +
 	"\x0fKIND_PHASE_LOCK\x10\x1f\x12\x15\n" +
 	"\x11KIND_PHASE_UNLOCK\x10 \x12\x14\n" +
@@ -9059,7 +9235,7 @@ func file_fsm_pb_board_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_pb_board_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
+var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_fsm_pb_board_proto_goTypes = []any{
 	(Role)(0),               // 0: raftboard.board.v1.Role
 	(PhaseStatus)(0),        // 1: raftboard.board.v1.PhaseStatus
@@ -9086,68 +9262,70 @@ var file_fsm_pb_board_proto_goTypes = []any{
 	(*BoardSet)(nil),        // 22: raftboard.board.v1.BoardSet
 	(*BoardCompact)(nil),    // 23: raftboard.board.v1.BoardCompact
 	(*BoardDelete)(nil),     // 24: raftboard.board.v1.BoardDelete
-	(*BoardClose)(nil),      // 25: raftboard.board.v1.BoardClose
-	(*LoopOpen)(nil),        // 26: raftboard.board.v1.LoopOpen
-	(*LoopRenewal)(nil),     // 27: raftboard.board.v1.LoopRenewal
-	(*LeaseRef)(nil),        // 28: raftboard.board.v1.LeaseRef
-	(*LoopKeepalive)(nil),   // 29: raftboard.board.v1.LoopKeepalive
-	(*LoopClose)(nil),       // 30: raftboard.board.v1.LoopClose
-	(*Set)(nil),             // 31: raftboard.board.v1.Set
-	(*Append)(nil),          // 32: raftboard.board.v1.Append
-	(*Delete)(nil),          // 33: raftboard.board.v1.Delete
-	(*Guard)(nil),           // 34: raftboard.board.v1.Guard
-	(*VersionIs)(nil),       // 35: raftboard.board.v1.VersionIs
-	(*TxnOp)(nil),           // 36: raftboard.board.v1.TxnOp
-	(*Txn)(nil),             // 37: raftboard.board.v1.Txn
-	(*Invalidate)(nil),      // 38: raftboard.board.v1.Invalidate
-	(*ReportConflict)(nil),  // 39: raftboard.board.v1.ReportConflict
-	(*Claim)(nil),           // 40: raftboard.board.v1.Claim
-	(*ClaimNext)(nil),       // 41: raftboard.board.v1.ClaimNext
-	(*Heartbeat)(nil),       // 42: raftboard.board.v1.Heartbeat
-	(*Release)(nil),         // 43: raftboard.board.v1.Release
-	(*Complete)(nil),        // 44: raftboard.board.v1.Complete
-	(*Fail)(nil),            // 45: raftboard.board.v1.Fail
-	(*Reopen)(nil),          // 46: raftboard.board.v1.Reopen
-	(*ForceRelease)(nil),    // 47: raftboard.board.v1.ForceRelease
-	(*Unpark)(nil),          // 48: raftboard.board.v1.Unpark
-	(*PhaseDefine)(nil),     // 49: raftboard.board.v1.PhaseDefine
-	(*PhaseSpec)(nil),       // 50: raftboard.board.v1.PhaseSpec
-	(*ExpectedKey)(nil),     // 51: raftboard.board.v1.ExpectedKey
-	(*PhaseInput)(nil),      // 52: raftboard.board.v1.PhaseInput
-	(*PhaseLock)(nil),       // 53: raftboard.board.v1.PhaseLock
-	(*PhaseRenew)(nil),      // 54: raftboard.board.v1.PhaseRenew
-	(*PhaseUnlock)(nil),     // 55: raftboard.board.v1.PhaseUnlock
-	(*PhaseWrite)(nil),      // 56: raftboard.board.v1.PhaseWrite
-	(*PhaseComplete)(nil),   // 57: raftboard.board.v1.PhaseComplete
-	(*PhaseReopen)(nil),     // 58: raftboard.board.v1.PhaseReopen
-	(*Phase)(nil),           // 59: raftboard.board.v1.Phase
-	(*PhaseData)(nil),       // 60: raftboard.board.v1.PhaseData
-	(*Namespace)(nil),       // 61: raftboard.board.v1.Namespace
-	(*BoardSettings)(nil),   // 62: raftboard.board.v1.BoardSettings
-	(*Entry)(nil),           // 63: raftboard.board.v1.Entry
-	(*Invalidation)(nil),    // 64: raftboard.board.v1.Invalidation
-	(*Mark)(nil),            // 65: raftboard.board.v1.Mark
-	(*Previous)(nil),        // 66: raftboard.board.v1.Previous
-	(*Lease)(nil),           // 67: raftboard.board.v1.Lease
-	(*Ended)(nil),           // 68: raftboard.board.v1.Ended
-	(*Loop)(nil),            // 69: raftboard.board.v1.Loop
-	(*Kept)(nil),            // 70: raftboard.board.v1.Kept
-	(*Event)(nil),           // 71: raftboard.board.v1.Event
-	(*Node)(nil),            // 72: raftboard.board.v1.Node
-	(*Leadership)(nil),      // 73: raftboard.board.v1.Leadership
-	(*ClusterRecord)(nil),   // 74: raftboard.board.v1.ClusterRecord
-	(*Counters)(nil),        // 75: raftboard.board.v1.Counters
-	(*Usage)(nil),           // 76: raftboard.board.v1.Usage
-	(*NamespaceCounts)(nil), // 77: raftboard.board.v1.NamespaceCounts
-	(*Result)(nil),          // 78: raftboard.board.v1.Result
-	(*LoopStatus)(nil),      // 79: raftboard.board.v1.LoopStatus
-	(*SnapshotHeader)(nil),  // 80: raftboard.board.v1.SnapshotHeader
-	(*BoardHead)(nil),       // 81: raftboard.board.v1.BoardHead
-	(*NoteRate)(nil),        // 82: raftboard.board.v1.NoteRate
-	(*ConflictCount)(nil),   // 83: raftboard.board.v1.ConflictCount
-	(*ConflictBy)(nil),      // 84: raftboard.board.v1.ConflictBy
-	(*SnapshotRecord)(nil),  // 85: raftboard.board.v1.SnapshotRecord
-	(*DigestAt)(nil),        // 86: raftboard.board.v1.DigestAt
+	(*BoardFork)(nil),       // 25: raftboard.board.v1.BoardFork
+	(*BoardClose)(nil),      // 26: raftboard.board.v1.BoardClose
+	(*LoopOpen)(nil),        // 27: raftboard.board.v1.LoopOpen
+	(*LoopRenewal)(nil),     // 28: raftboard.board.v1.LoopRenewal
+	(*LeaseRef)(nil),        // 29: raftboard.board.v1.LeaseRef
+	(*LoopKeepalive)(nil),   // 30: raftboard.board.v1.LoopKeepalive
+	(*LoopClose)(nil),       // 31: raftboard.board.v1.LoopClose
+	(*Set)(nil),             // 32: raftboard.board.v1.Set
+	(*Append)(nil),          // 33: raftboard.board.v1.Append
+	(*Delete)(nil),          // 34: raftboard.board.v1.Delete
+	(*Guard)(nil),           // 35: raftboard.board.v1.Guard
+	(*VersionIs)(nil),       // 36: raftboard.board.v1.VersionIs
+	(*TxnOp)(nil),           // 37: raftboard.board.v1.TxnOp
+	(*Txn)(nil),             // 38: raftboard.board.v1.Txn
+	(*Invalidate)(nil),      // 39: raftboard.board.v1.Invalidate
+	(*ReportConflict)(nil),  // 40: raftboard.board.v1.ReportConflict
+	(*Claim)(nil),           // 41: raftboard.board.v1.Claim
+	(*ClaimNext)(nil),       // 42: raftboard.board.v1.ClaimNext
+	(*Heartbeat)(nil),       // 43: raftboard.board.v1.Heartbeat
+	(*Release)(nil),         // 44: raftboard.board.v1.Release
+	(*Complete)(nil),        // 45: raftboard.board.v1.Complete
+	(*Fail)(nil),            // 46: raftboard.board.v1.Fail
+	(*Reopen)(nil),          // 47: raftboard.board.v1.Reopen
+	(*ForceRelease)(nil),    // 48: raftboard.board.v1.ForceRelease
+	(*Unpark)(nil),          // 49: raftboard.board.v1.Unpark
+	(*PhaseDefine)(nil),     // 50: raftboard.board.v1.PhaseDefine
+	(*PhaseSpec)(nil),       // 51: raftboard.board.v1.PhaseSpec
+	(*ExpectedKey)(nil),     // 52: raftboard.board.v1.ExpectedKey
+	(*PhaseInput)(nil),      // 53: raftboard.board.v1.PhaseInput
+	(*PhaseLock)(nil),       // 54: raftboard.board.v1.PhaseLock
+	(*PhaseRenew)(nil),      // 55: raftboard.board.v1.PhaseRenew
+	(*PhaseUnlock)(nil),     // 56: raftboard.board.v1.PhaseUnlock
+	(*PhaseWrite)(nil),      // 57: raftboard.board.v1.PhaseWrite
+	(*PhaseComplete)(nil),   // 58: raftboard.board.v1.PhaseComplete
+	(*PhaseReopen)(nil),     // 59: raftboard.board.v1.PhaseReopen
+	(*Phase)(nil),           // 60: raftboard.board.v1.Phase
+	(*PhaseData)(nil),       // 61: raftboard.board.v1.PhaseData
+	(*Namespace)(nil),       // 62: raftboard.board.v1.Namespace
+	(*BoardSettings)(nil),   // 63: raftboard.board.v1.BoardSettings
+	(*Entry)(nil),           // 64: raftboard.board.v1.Entry
+	(*Invalidation)(nil),    // 65: raftboard.board.v1.Invalidation
+	(*Mark)(nil),            // 66: raftboard.board.v1.Mark
+	(*Previous)(nil),        // 67: raftboard.board.v1.Previous
+	(*Lease)(nil),           // 68: raftboard.board.v1.Lease
+	(*Ended)(nil),           // 69: raftboard.board.v1.Ended
+	(*Loop)(nil),            // 70: raftboard.board.v1.Loop
+	(*Kept)(nil),            // 71: raftboard.board.v1.Kept
+	(*Event)(nil),           // 72: raftboard.board.v1.Event
+	(*Node)(nil),            // 73: raftboard.board.v1.Node
+	(*Leadership)(nil),      // 74: raftboard.board.v1.Leadership
+	(*ClusterRecord)(nil),   // 75: raftboard.board.v1.ClusterRecord
+	(*Counters)(nil),        // 76: raftboard.board.v1.Counters
+	(*Usage)(nil),           // 77: raftboard.board.v1.Usage
+	(*NamespaceCounts)(nil), // 78: raftboard.board.v1.NamespaceCounts
+	(*Result)(nil),          // 79: raftboard.board.v1.Result
+	(*LoopStatus)(nil),      // 80: raftboard.board.v1.LoopStatus
+	(*SnapshotHeader)(nil),  // 81: raftboard.board.v1.SnapshotHeader
+	(*BoardHead)(nil),       // 82: raftboard.board.v1.BoardHead
+	(*NoteRate)(nil),        // 83: raftboard.board.v1.NoteRate
+	(*ConflictCount)(nil),   // 84: raftboard.board.v1.ConflictCount
+	(*ConflictBy)(nil),      // 85: raftboard.board.v1.ConflictBy
+	(*SnapshotRecord)(nil),  // 86: raftboard.board.v1.SnapshotRecord
+	(*Floor)(nil),           // 87: raftboard.board.v1.Floor
+	(*DigestAt)(nil),        // 88: raftboard.board.v1.DigestAt
 }
 var file_fsm_pb_board_proto_depIdxs = []int32{
 	0,   // 0: raftboard.board.v1.Actor.roles:type_name -> raftboard.board.v1.Role
@@ -9164,110 +9342,112 @@ var file_fsm_pb_board_proto_depIdxs = []int32{
 	22,  // 11: raftboard.board.v1.Command.board_set:type_name -> raftboard.board.v1.BoardSet
 	23,  // 12: raftboard.board.v1.Command.board_compact:type_name -> raftboard.board.v1.BoardCompact
 	24,  // 13: raftboard.board.v1.Command.board_delete:type_name -> raftboard.board.v1.BoardDelete
-	25,  // 14: raftboard.board.v1.Command.board_close:type_name -> raftboard.board.v1.BoardClose
-	26,  // 15: raftboard.board.v1.Command.loop_open:type_name -> raftboard.board.v1.LoopOpen
-	29,  // 16: raftboard.board.v1.Command.loop_keepalive:type_name -> raftboard.board.v1.LoopKeepalive
-	30,  // 17: raftboard.board.v1.Command.loop_close:type_name -> raftboard.board.v1.LoopClose
-	31,  // 18: raftboard.board.v1.Command.set:type_name -> raftboard.board.v1.Set
-	32,  // 19: raftboard.board.v1.Command.append:type_name -> raftboard.board.v1.Append
-	33,  // 20: raftboard.board.v1.Command.delete:type_name -> raftboard.board.v1.Delete
-	37,  // 21: raftboard.board.v1.Command.txn:type_name -> raftboard.board.v1.Txn
-	39,  // 22: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
-	38,  // 23: raftboard.board.v1.Command.invalidate:type_name -> raftboard.board.v1.Invalidate
-	40,  // 24: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
-	41,  // 25: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
-	42,  // 26: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
-	43,  // 27: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
-	44,  // 28: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
-	45,  // 29: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
-	46,  // 30: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
-	47,  // 31: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
-	48,  // 32: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
-	49,  // 33: raftboard.board.v1.Command.phase_define:type_name -> raftboard.board.v1.PhaseDefine
-	53,  // 34: raftboard.board.v1.Command.phase_lock:type_name -> raftboard.board.v1.PhaseLock
-	54,  // 35: raftboard.board.v1.Command.phase_renew:type_name -> raftboard.board.v1.PhaseRenew
-	55,  // 36: raftboard.board.v1.Command.phase_unlock:type_name -> raftboard.board.v1.PhaseUnlock
-	56,  // 37: raftboard.board.v1.Command.phase_write:type_name -> raftboard.board.v1.PhaseWrite
-	57,  // 38: raftboard.board.v1.Command.phase_complete:type_name -> raftboard.board.v1.PhaseComplete
-	58,  // 39: raftboard.board.v1.Command.phase_reopen:type_name -> raftboard.board.v1.PhaseReopen
-	72,  // 40: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
-	62,  // 41: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
-	62,  // 42: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
-	27,  // 43: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
-	28,  // 44: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
-	28,  // 45: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	28,  // 46: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
-	28,  // 47: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	28,  // 48: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
-	35,  // 49: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
-	28,  // 50: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
-	31,  // 51: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
-	32,  // 52: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
-	33,  // 53: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
-	40,  // 54: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
-	43,  // 55: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
-	44,  // 56: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
-	45,  // 57: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
-	34,  // 58: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
-	36,  // 59: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
-	50,  // 60: raftboard.board.v1.PhaseDefine.phases:type_name -> raftboard.board.v1.PhaseSpec
-	51,  // 61: raftboard.board.v1.PhaseSpec.expected:type_name -> raftboard.board.v1.ExpectedKey
-	52,  // 62: raftboard.board.v1.PhaseWrite.inputs:type_name -> raftboard.board.v1.PhaseInput
-	52,  // 63: raftboard.board.v1.PhaseComplete.inputs:type_name -> raftboard.board.v1.PhaseInput
-	1,   // 64: raftboard.board.v1.Phase.status:type_name -> raftboard.board.v1.PhaseStatus
-	51,  // 65: raftboard.board.v1.Phase.expected:type_name -> raftboard.board.v1.ExpectedKey
-	52,  // 66: raftboard.board.v1.Phase.inputs:type_name -> raftboard.board.v1.PhaseInput
-	2,   // 67: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
-	61,  // 68: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
-	28,  // 69: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	64,  // 70: raftboard.board.v1.Mark.invalidation:type_name -> raftboard.board.v1.Invalidation
-	4,   // 71: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
-	3,   // 72: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
-	4,   // 73: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
-	66,  // 74: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
-	4,   // 75: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
-	5,   // 76: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
-	68,  // 77: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
-	8,   // 78: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
-	9,   // 79: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
-	6,   // 80: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
-	7,   // 81: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
-	4,   // 82: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
-	9,   // 83: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
-	73,  // 84: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
-	72,  // 85: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
-	8,   // 86: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
-	9,   // 87: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
-	66,  // 88: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
-	77,  // 89: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	68,  // 90: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
-	79,  // 91: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
-	78,  // 92: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
-	10,  // 93: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
-	9,   // 94: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
-	5,   // 95: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
-	74,  // 96: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	62,  // 97: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
-	75,  // 98: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
-	84,  // 99: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
-	81,  // 100: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
-	63,  // 101: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
-	67,  // 102: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
-	69,  // 103: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
-	70,  // 104: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
-	71,  // 105: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
-	83,  // 106: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
-	86,  // 107: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
-	82,  // 108: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
-	64,  // 109: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
-	76,  // 110: raftboard.board.v1.SnapshotRecord.usage:type_name -> raftboard.board.v1.Usage
-	59,  // 111: raftboard.board.v1.SnapshotRecord.phase:type_name -> raftboard.board.v1.Phase
-	60,  // 112: raftboard.board.v1.SnapshotRecord.phase_data:type_name -> raftboard.board.v1.PhaseData
-	113, // [113:113] is the sub-list for method output_type
-	113, // [113:113] is the sub-list for method input_type
-	113, // [113:113] is the sub-list for extension type_name
-	113, // [113:113] is the sub-list for extension extendee
-	0,   // [0:113] is the sub-list for field type_name
+	25,  // 14: raftboard.board.v1.Command.board_fork:type_name -> raftboard.board.v1.BoardFork
+	26,  // 15: raftboard.board.v1.Command.board_close:type_name -> raftboard.board.v1.BoardClose
+	27,  // 16: raftboard.board.v1.Command.loop_open:type_name -> raftboard.board.v1.LoopOpen
+	30,  // 17: raftboard.board.v1.Command.loop_keepalive:type_name -> raftboard.board.v1.LoopKeepalive
+	31,  // 18: raftboard.board.v1.Command.loop_close:type_name -> raftboard.board.v1.LoopClose
+	32,  // 19: raftboard.board.v1.Command.set:type_name -> raftboard.board.v1.Set
+	33,  // 20: raftboard.board.v1.Command.append:type_name -> raftboard.board.v1.Append
+	34,  // 21: raftboard.board.v1.Command.delete:type_name -> raftboard.board.v1.Delete
+	38,  // 22: raftboard.board.v1.Command.txn:type_name -> raftboard.board.v1.Txn
+	40,  // 23: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
+	39,  // 24: raftboard.board.v1.Command.invalidate:type_name -> raftboard.board.v1.Invalidate
+	41,  // 25: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
+	42,  // 26: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
+	43,  // 27: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
+	44,  // 28: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
+	45,  // 29: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
+	46,  // 30: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
+	47,  // 31: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
+	48,  // 32: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
+	49,  // 33: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
+	50,  // 34: raftboard.board.v1.Command.phase_define:type_name -> raftboard.board.v1.PhaseDefine
+	54,  // 35: raftboard.board.v1.Command.phase_lock:type_name -> raftboard.board.v1.PhaseLock
+	55,  // 36: raftboard.board.v1.Command.phase_renew:type_name -> raftboard.board.v1.PhaseRenew
+	56,  // 37: raftboard.board.v1.Command.phase_unlock:type_name -> raftboard.board.v1.PhaseUnlock
+	57,  // 38: raftboard.board.v1.Command.phase_write:type_name -> raftboard.board.v1.PhaseWrite
+	58,  // 39: raftboard.board.v1.Command.phase_complete:type_name -> raftboard.board.v1.PhaseComplete
+	59,  // 40: raftboard.board.v1.Command.phase_reopen:type_name -> raftboard.board.v1.PhaseReopen
+	73,  // 41: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
+	63,  // 42: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
+	63,  // 43: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
+	28,  // 44: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
+	29,  // 45: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
+	29,  // 46: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	29,  // 47: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
+	29,  // 48: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	29,  // 49: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
+	36,  // 50: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
+	29,  // 51: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
+	32,  // 52: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
+	33,  // 53: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
+	34,  // 54: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
+	41,  // 55: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
+	44,  // 56: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
+	45,  // 57: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
+	46,  // 58: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
+	35,  // 59: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
+	37,  // 60: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
+	51,  // 61: raftboard.board.v1.PhaseDefine.phases:type_name -> raftboard.board.v1.PhaseSpec
+	52,  // 62: raftboard.board.v1.PhaseSpec.expected:type_name -> raftboard.board.v1.ExpectedKey
+	53,  // 63: raftboard.board.v1.PhaseWrite.inputs:type_name -> raftboard.board.v1.PhaseInput
+	53,  // 64: raftboard.board.v1.PhaseComplete.inputs:type_name -> raftboard.board.v1.PhaseInput
+	1,   // 65: raftboard.board.v1.Phase.status:type_name -> raftboard.board.v1.PhaseStatus
+	52,  // 66: raftboard.board.v1.Phase.expected:type_name -> raftboard.board.v1.ExpectedKey
+	53,  // 67: raftboard.board.v1.Phase.inputs:type_name -> raftboard.board.v1.PhaseInput
+	2,   // 68: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
+	62,  // 69: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
+	29,  // 70: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	65,  // 71: raftboard.board.v1.Mark.invalidation:type_name -> raftboard.board.v1.Invalidation
+	4,   // 72: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
+	3,   // 73: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
+	4,   // 74: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
+	67,  // 75: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
+	4,   // 76: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
+	5,   // 77: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
+	69,  // 78: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
+	8,   // 79: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
+	9,   // 80: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
+	6,   // 81: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
+	7,   // 82: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
+	4,   // 83: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
+	9,   // 84: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
+	74,  // 85: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
+	73,  // 86: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
+	8,   // 87: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
+	9,   // 88: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
+	67,  // 89: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
+	78,  // 90: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	69,  // 91: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
+	80,  // 92: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
+	79,  // 93: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
+	10,  // 94: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
+	9,   // 95: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
+	5,   // 96: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
+	75,  // 97: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	63,  // 98: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
+	76,  // 99: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
+	85,  // 100: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
+	82,  // 101: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
+	64,  // 102: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
+	68,  // 103: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
+	70,  // 104: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
+	71,  // 105: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
+	72,  // 106: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
+	84,  // 107: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
+	88,  // 108: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
+	83,  // 109: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
+	65,  // 110: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
+	77,  // 111: raftboard.board.v1.SnapshotRecord.usage:type_name -> raftboard.board.v1.Usage
+	87,  // 112: raftboard.board.v1.SnapshotRecord.floor:type_name -> raftboard.board.v1.Floor
+	60,  // 113: raftboard.board.v1.SnapshotRecord.phase:type_name -> raftboard.board.v1.Phase
+	61,  // 114: raftboard.board.v1.SnapshotRecord.phase_data:type_name -> raftboard.board.v1.PhaseData
+	115, // [115:115] is the sub-list for method output_type
+	115, // [115:115] is the sub-list for method input_type
+	115, // [115:115] is the sub-list for extension type_name
+	115, // [115:115] is the sub-list for extension extendee
+	0,   // [0:115] is the sub-list for field type_name
 }
 
 func init() { file_fsm_pb_board_proto_init() }
@@ -9286,6 +9466,7 @@ func file_fsm_pb_board_proto_init() {
 		(*Command_BoardSet)(nil),
 		(*Command_BoardCompact)(nil),
 		(*Command_BoardDelete)(nil),
+		(*Command_BoardFork)(nil),
 		(*Command_BoardClose)(nil),
 		(*Command_LoopOpen)(nil),
 		(*Command_LoopKeepalive)(nil),
@@ -9314,13 +9495,13 @@ func file_fsm_pb_board_proto_init() {
 		(*Command_PhaseReopen)(nil),
 	}
 	file_fsm_pb_board_proto_msgTypes[9].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[23].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[24].OneofWrappers = []any{
 		(*Guard_Version)(nil),
 		(*Guard_Lease)(nil),
 		(*Guard_Exists)(nil),
 		(*Guard_Absent)(nil),
 	}
-	file_fsm_pb_board_proto_msgTypes[25].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[26].OneofWrappers = []any{
 		(*TxnOp_Set)(nil),
 		(*TxnOp_Append)(nil),
 		(*TxnOp_Delete)(nil),
@@ -9329,15 +9510,15 @@ func file_fsm_pb_board_proto_init() {
 		(*TxnOp_Complete)(nil),
 		(*TxnOp_Fail)(nil),
 	}
-	file_fsm_pb_board_proto_msgTypes[29].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[30].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[31].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[33].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[42].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[32].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[34].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[43].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[45].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[67].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[74].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[44].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[46].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[68].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[75].OneofWrappers = []any{
 		(*SnapshotRecord_Head)(nil),
 		(*SnapshotRecord_Entry)(nil),
 		(*SnapshotRecord_Lease)(nil),
@@ -9349,6 +9530,7 @@ func file_fsm_pb_board_proto_init() {
 		(*SnapshotRecord_NoteRate)(nil),
 		(*SnapshotRecord_Invalidation)(nil),
 		(*SnapshotRecord_Usage)(nil),
+		(*SnapshotRecord_Floor)(nil),
 		(*SnapshotRecord_Phase)(nil),
 		(*SnapshotRecord_PhaseData)(nil),
 	}
@@ -9358,7 +9540,7 @@ func file_fsm_pb_board_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_pb_board_proto_rawDesc), len(file_fsm_pb_board_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   76,
+			NumMessages:   78,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

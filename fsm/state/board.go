@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"slices"
+	"sort"
 
 	"github.com/tidwall/btree"
 
@@ -31,6 +32,7 @@ type board struct {
 	usage     Table[*boardpb.Usage] // by the pattern of the namespace
 	phases    Table[*boardpb.Phase]
 	phaseData Table[*boardpb.PhaseData]
+	floors    Table[*boardpb.Floor] // of a fork: never changed
 	changes   eventLog
 	notes     eventLog
 	sum       Sum // of all of these
@@ -93,6 +95,7 @@ func newBoard(s *State, name string) *board {
 		usage:     newTable[*boardpb.Usage](g),
 		phases:    newTable[*boardpb.Phase](g),
 		phaseData: newTable[*boardpb.PhaseData](g),
+		floors:    newTable[*boardpb.Floor](g),
 		head:      head{nextQueuePos: 1},
 		idem:      newIdemOrder(),
 		nonces:    map[string]string{},
@@ -133,14 +136,31 @@ func (k *Key) Versions() []*boardpb.Entry {
 	return k.versions
 }
 
-// Version returns one retained version, or nil.
+// Version returns one retained version, or nil. Numbers have no gap but one in a fork, above
+// what it was forked from.
 func (k *Key) Version(n uint64) *boardpb.Entry {
-	k.missed.look()
-	oldest := k.versions[0].Version
-	if n < oldest || n-oldest >= uint64(len(k.versions)) {
-		return nil
+	if i := k.Find(n); i < len(k.versions) && k.versions[i].Version == n {
+		return k.versions[i]
 	}
-	return k.versions[n-oldest]
+	return nil
+}
+
+// Find is the place of the first retained version that is n or above.
+func (k *Key) Find(n uint64) int {
+	k.missed.look()
+	return FindVersion(k.versions, n)
+}
+
+// FindVersion is the place of the first version that is n or above.
+func FindVersion(versions []*boardpb.Entry, n uint64) int {
+	oldest := versions[0].Version
+	if n <= oldest {
+		return 0
+	}
+	if i := n - oldest; i < uint64(len(versions)) && versions[i].Version == n {
+		return int(i) // nearly always
+	}
+	return sort.Search(len(versions), func(i int) bool { return versions[i].Version >= n })
 }
 
 // EntryBytes is what a version counts for against the board's cap. A tombstone counts for

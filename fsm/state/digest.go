@@ -267,6 +267,14 @@ func (e *encoder) usage(board string, v *boardpb.Usage) Sum {
 	return e.sum()
 }
 
+func (e *encoder) floor(board string, v *boardpb.Floor) Sum {
+	e.start('F', board)
+	e.str(v.Key)
+	e.u64(v.Version)
+	e.u64(v.Generation)
+	return e.sum()
+}
+
 func sumOf(b []byte) Sum {
 	return Sum{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:16])}
 }

@@ -118,7 +118,7 @@ func records() map[string]struct {
 	phase, data := &boardpb.Phase{}, &boardpb.PhaseData{}
 	event, conflict, rate := &boardpb.Event{}, &boardpb.ConflictCount{}, &boardpb.NoteRate{}
 	mark := &boardpb.Invalidation{}
-	usage := &boardpb.Usage{}
+	usage, floor := &boardpb.Usage{}, &boardpb.Floor{}
 	all := map[string]record{
 		"entry":    {entry, func(e *encoder, b string) Sum { return e.entry(b, entry) }},
 		"lease":    {lease, func(e *encoder, b string) Sum { return e.lease(b, lease) }},
@@ -130,6 +130,7 @@ func records() map[string]struct {
 		"conflict": {conflict, func(e *encoder, b string) Sum { return e.conflict(b, conflict) }},
 		"mark":     {mark, func(e *encoder, b string) Sum { return e.invalidation(b, mark) }},
 		"usage":    {usage, func(e *encoder, b string) Sum { return e.usage(b, usage) }},
+		"floor":    {floor, func(e *encoder, b string) Sum { return e.floor(b, floor) }},
 		"rate":     {rate, func(e *encoder, b string) Sum { return e.noteRate(b, rate) }},
 	}
 	for _, r := range all {
@@ -283,6 +284,7 @@ func TestEncodingsMatchTheirGoldenVectors(t *testing.T) {
 			" cc33394451e628a6d5a91dcdc406be99",
 		"usage": "5502623106746578742d3105ea07eb07ec07ed07ee0702ef07f007" +
 			" eae369c3f88f625853f02b6d0529feb0",
+		"floor": "4602623106746578742d31ea07eb07 d5666182dc961fc78154dfe3d2c14028",
 	}
 	for name, r := range records() {
 		var e encoder

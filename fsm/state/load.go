@@ -65,6 +65,9 @@ func (p *published) export(each func(*boardpb.SnapshotRecord) error) (err error)
 	walk(p.marks, p.at, &err, func(v *boardpb.Invalidation) bool {
 		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Invalidation{Invalidation: v}})
 	})
+	walk(p.floors, p.at, &err, func(f *boardpb.Floor) bool {
+		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Floor{Floor: f}})
+	})
 	walk(p.usage, p.at, &err, func(u *boardpb.Usage) bool {
 		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Usage{Usage: u}})
 	})
@@ -166,6 +169,9 @@ func (l *Loader) Load(r *boardpb.SnapshotRecord) error {
 	case *boardpb.SnapshotRecord_PhaseData:
 		sum = e.phaseData(b.name, v.PhaseData)
 		b.phaseData.put(0, phaseVersion(v.PhaseData.Phase, v.PhaseData.Version), v.PhaseData)
+	case *boardpb.SnapshotRecord_Floor:
+		sum = e.floor(b.name, v.Floor)
+		b.floors.put(0, v.Floor.Key, v.Floor)
 	case *boardpb.SnapshotRecord_Event:
 		sum = e.event(b.name, v.Event)
 		log := &b.changes

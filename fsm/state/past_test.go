@@ -72,6 +72,7 @@ func TestABoardAtARevIsTheBoardAsItWas(t *testing.T) {
 			switch lack := then.Lack(); {
 			case lack == 0:
 				sameDifference(t, then, b)
+				forkShows(t, s.Publish(nil), rev, want)
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Fatalf("at rev %d of %d (- as it was, + as it is read):\n%s", rev, b.Rev(), diff)
 				}
@@ -87,6 +88,43 @@ func TestABoardAtARevIsTheBoardAsItWas(t *testing.T) {
 			}
 		}
 	})
+}
+
+// forkShows forks the board at a rev, and again from that fork: both show what was there,
+// survive a snapshot, and have no number to give that the source gave.
+func forkShows(t *rapid.T, v *state.View, rev uint64, want []string) {
+	s := restore(t, v)
+	s.Begin(s.Applied()+1, 1, 0)
+	for _, from := range []string{"default", "fork"} {
+		if lack := s.Fork(from, map[string]string{"default": "fork", "fork": "again"}[from], "inc-of-"+from, rev); lack > 0 {
+			t.Fatalf("%s shows rev %d, and a fork says that rev %d is the oldest", from, rev, lack)
+		}
+	}
+	s.End()
+	s = restore(t, s.Publish(nil))
+	source := v.Board("default")
+	for _, name := range []string{"fork", "again"} {
+		b := s.Publish(nil).Board(name)
+		if got := shownAs(t, b); !cmp.Equal(want, got) || b.Rev() != rev {
+			t.Fatalf("%s at rev %d (- as it was, + in the fork at rev %d):\n%s", name, rev, b.Rev(), cmp.Diff(want, got))
+		}
+		if rev == source.Rev() && b.Head().LiveBytes != source.Head().LiveBytes {
+			t.Fatalf("%s at the head counts %d bytes, the source %d", name, b.Head().LiveBytes, source.Head().LiveBytes)
+		}
+		x := s.BeginTxn(name, nil)
+		source.Keys("", func(key string, k *state.Key) bool {
+			if next := x.NextVersion(key); next <= k.Newest().Version {
+				t.Fatalf("%s: the next version of %s is %d, the source is at %d", name, key, next, k.Newest().Version)
+			}
+			return true
+		})
+		source.Leases("", func(key string, l *boardpb.Lease) bool {
+			if next := x.NextGeneration(key, max(x.FirstGeneration(key), x.Lease(key).GetGeneration())); next <= l.Generation {
+				t.Fatalf("%s: the next generation of %s is %d, the source is at %d", name, key, next, l.Generation)
+			}
+			return true
+		})
+	}
 }
 
 // sameDifference holds a diff against the two boards it is about.

@@ -96,8 +96,7 @@ func (b *board) followCurrent(key string, old, k *Key) {
 
 // behind are the retained versions above one.
 func (k *Key) behind(version uint64) []*boardpb.Entry {
-	n := uint64(len(k.versions))
-	return k.versions[n-min(n, k.Newest().Version-version):]
+	return k.versions[FindVersion(k.versions, version+1):]
 }
 
 // currentOf is what a record's versions hold now, oldest first.

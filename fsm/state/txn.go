@@ -155,16 +155,24 @@ func (x *Txn) Entry(key string) *boardpb.Entry {
 }
 
 // NextVersion is the version a write to the key gets. A key without a record starts
-// above the floor that dropped tombstones left.
+// above the floor that dropped tombstones left, one of a fork above what it was in the source.
 func (x *Txn) NextVersion(key string) uint64 {
+	from := x.floor(key).GetVersion()
 	if e := x.Entry(key); e != nil {
-		return e.Version + 1
+		return max(e.Version, from) + 1
 	}
-	return x.head.versionFloor + 1
+	return max(x.head.versionFloor, from) + 1
 }
 
 // FirstGeneration is what the first grant of a key without a lease record exceeds.
-func (x *Txn) FirstGeneration() uint64 { return x.head.generationFloor }
+func (x *Txn) FirstGeneration(key string) uint64 {
+	return max(x.head.generationFloor, x.floor(key).GetGeneration())
+}
+
+// NextGeneration is the one after a generation of a key.
+func (x *Txn) NextGeneration(key string, after uint64) uint64 {
+	return max(after, x.floor(key).GetGeneration()) + 1
+}
 
 // PutEntry appends a version. The caller fills in what was written; who, when and the
 // numbers are filled in here.

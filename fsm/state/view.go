@@ -43,6 +43,7 @@ type published struct {
 	usage     Index[*boardpb.Usage]
 	phases    Index[*boardpb.Phase]
 	phaseData Index[*boardpb.PhaseData]
+	floors    Index[*boardpb.Floor]
 	changes   eventLog
 	notes     eventLog
 	counts    []*boardpb.NamespaceCounts
@@ -75,8 +76,8 @@ func (b *board) publish(at uint64) *published {
 		name: b.name, at: at, head: b.head, settings: b.settings, schema: b.schema, sum: b.sum, settSum: b.settSum,
 		entries: b.entries.publish(), leases: b.leases.publish(), loops: b.loops.publish(),
 		kept: b.kept.publish(), conflicts: b.conflicts.publish(), rates: b.rates.publish(), marks: b.marks.publish(),
-		usage:  b.usage.publish(),
 		phases: b.phases.publish(), phaseData: b.phaseData.publish(),
+		usage: b.usage.publish(), floors: b.floors.publish(),
 		changes: b.changes, notes: b.notes, counts: b.counts, current: b.current.Copy(),
 		authors: b.authors.index.Copy(), citing: b.citations(),
 	}
