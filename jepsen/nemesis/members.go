@@ -57,9 +57,26 @@ func (h *Hand) join(ctx context.Context) (int, error) {
 	f.Targets = []string{name}
 	node, err := h.Target.Add(name)
 	if err == nil {
-		err = h.ready(ctx, 2*down*h.Timeout, node)
+		err = errors.Join(h.ready(ctx, 2*down*h.Timeout, node), h.votes(ctx, name))
 	}
-	return node, h.end(f, fmt.Sprintf("%s joined and is ready", name), err)
+	return node, h.end(f, fmt.Sprintf("%s joined, is ready and votes", name), err)
+}
+
+// votes waits until a node has a vote: a node is ready before, and whoever is taken away then is
+// missing in the majority.
+func (h *Hand) votes(ctx context.Context, name string) error {
+	return h.again(ctx, func(ctx context.Context) error {
+		resp, err := h.Admin.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		for _, n := range resp.Nodes {
+			if n.Name == name && n.Suffrage == "voter" {
+				return nil
+			}
+		}
+		return fmt.Errorf("node %s has no vote", name)
+	})
 }
 
 // members is N13: leadership is transferred, a follower or the leader is removed and a fresh
