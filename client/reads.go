@@ -119,6 +119,15 @@ func (b *Board) Trace(ctx context.Context, ref string, limit, after uint32, opts
 	return resp.GetTrace(), at, err
 }
 
+// WhoRead reads who was shown what others wrote in a record, the last reader first: of a key in
+// any version ("facts/a"), of one version ("facts/a@3"), or what earlier holders left with a lease
+// ("lease:claims/a"). Of each record the last 32 readers are kept. Receipts follow the reads by a
+// second, and may be lost: the answer says how many of the board were.
+func (b *Board) WhoRead(ctx context.Context, ref string, opts ReadOptions) (*wirepb.WhoReadAnswer, Read, error) {
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_WhoRead{WhoRead: &wirepb.WhoReadQuery{Ref: ref}}})
+	return resp.GetWhoRead(), at, err
+}
+
 // LoopStatus reads a loop's record and all its leases, at most 1,024, page by page. The
 // record is that of the first page; a lease that ends meanwhile may be missing.
 func (b *Board) LoopStatus(ctx context.Context, id string, opts ReadOptions) (*wirepb.LoopAnswer, Read, error) {

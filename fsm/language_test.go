@@ -77,7 +77,7 @@ func everyRole() *boardpb.Actor {
 // to whom is checked where the record is known, and tested by the scripts.
 func permissions() map[string]string {
 	return map[string]string{
-		"lead": "system", "tick": "system", "level": "system", "node_put": "system", "node_drop": "system",
+		"lead": "system", "tick": "system", "level": "system", "node_put": "system", "node_drop": "system", "receipts": "system",
 		"cluster_set": "operator", "board_create": "operator", "board_set": "operator", "board_compact": "operator",
 		"board_delete": "operator", "board_close": "operator", "board_fork": "operator", "force_release": "operator",
 		"reopen":       "orchestrator operator",

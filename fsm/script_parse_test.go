@@ -292,6 +292,8 @@ func (s *script) operation(cmd *boardpb.Command, c *call) {
 		cmd.Op = &boardpb.Command_Heartbeat{Heartbeat: o}
 	case "invalidate":
 		cmd.Op = &boardpb.Command_Invalidate{Invalidate: &boardpb.Invalidate{Ref: c.word("ref"), Reason: c.opt("reason")}}
+	case "receipts":
+		cmd.Op = &boardpb.Command_Receipts{Receipts: receipts(c)}
 	case "reopen":
 		cmd.Op = &boardpb.Command_Reopen{Reopen: &boardpb.Reopen{Key: c.word("key")}}
 	case "unpark":
@@ -361,6 +363,19 @@ func plain(verb string, c *call) any {
 		return o
 	}
 	return nil
+}
+
+// receipts reads READER REF LOWEST-HIGHEST COUNT AUTHOR, again and again, and dropped=N.
+func receipts(c *call) *boardpb.Receipts {
+	out := &boardpb.Receipts{Dropped: c.number("dropped")}
+	for len(c.words) > 0 && c.bad == nil {
+		one := &boardpb.Receipt{Principal: c.word("reader"), Ref: c.word("ref")}
+		low, high, _ := strings.Cut(c.word("versions"), "-")
+		one.LowestVersion, one.HighestVersion = c.uint(low), c.uint(high)
+		one.Count, one.Author = c.uint(c.word("count")), c.word("author")
+		out.Receipts = append(out.Receipts, one)
+	}
+	return out
 }
 
 // txn reads "? version KEY N", "? lease KEY:GEN", "? exists KEY", "? absent KEY" as

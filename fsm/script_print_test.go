@@ -164,6 +164,18 @@ func (s *script) pictureBoard(p map[string]string, b *state.Board) {
 		p[at(key)] = text
 		return true
 	})
+	for _, p2 := range b.ReadPairs() {
+		p[at("reads by "+p2.Reader)] += s.message(p2.ProtoReflect()) + "; "
+	}
+	b.Keys("", func(key string, _ *state.Key) bool {
+		if known := b.Readers("kv:" + key); known != nil {
+			p[at("readers of "+key)] = s.message(known.ProtoReflect())
+		}
+		if known := b.Readers("lease:" + key); known != nil {
+			p[at("readers of lease "+key)] = s.message(known.ProtoReflect())
+		}
+		return true
+	})
 	for _, m := range marksOn(b) {
 		p[at("mark "+m.Ref)] = s.message(m.ProtoReflect())
 	}

@@ -103,6 +103,12 @@ func (s *script) readBoard(b *state.Board, verb string, c *call) (lines []string
 		}
 		return []string{fmt.Sprintf("→ %q items=%d bytes %d to %d (asked to %d) of %d, %d lines", found.Text, len(found.Entries),
 			found.From, found.To, found.Wanted, found.Bytes, found.Lines)}, nil
+	case "who_read":
+		ref, rows, forgotten, refused := board.WhoRead(b, c.word("ref"))
+		for _, row := range rows {
+			lines = append(lines, fmt.Sprintf("→ %s perhaps=%v", s.message(row.Reader.ProtoReflect()), row.Perhaps))
+		}
+		return append(lines, fmt.Sprintf("→ %s: %d readers, forgotten=%d", ref, len(rows), forgotten)), refused
 	case "leases", "reclaimable":
 		return s.readLeases(b, verb, limit, c)
 	case "since":

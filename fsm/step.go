@@ -179,6 +179,8 @@ func dispatch(x *state.Txn, c *boardpb.Command) *boardpb.Result {
 		return board.ReportConflict(x, o.ReportConflict)
 	case *boardpb.Command_Invalidate:
 		return board.Invalidate(x, o.Invalidate)
+	case *boardpb.Command_Receipts:
+		return board.Receipts(x, o.Receipts)
 	case *boardpb.Command_Claim:
 		return board.Claim(x, o.Claim)
 	case *boardpb.Command_ClaimNext:

@@ -52,14 +52,15 @@ func (f boardFace) Read(ctx context.Context, request *wirepb.ReadRequest) (*wire
 // same as a message.
 func (f boardFace) Watch(request *wirepb.WatchRequest, stream grpc.ServerStreamingServer[wirepb.WatchResponse]) error {
 	ctx := stream.Context()
-	if _, refused := resolveActor(ctx, f.service.auth); refused != nil {
+	actor, refused := resolveActor(ctx, f.service.auth)
+	if refused != nil {
 		return statusOf(refused, f.service.leader())
 	}
 	if where := board.UnknownIn(request); where != "" {
 		return statusOf(badField(where, "the request has fields this server does not know: it is older than the caller",
 			"upgrade the servers first"), nil)
 	}
-	if err := statusOf(f.service.serveWatch(ctx, request, stream.Send), f.service.leader()); err != nil {
+	if err := statusOf(f.service.serveWatch(ctx, actor, request, stream.Send), f.service.leader()); err != nil {
 		return err
 	}
 	return ctx.Err()

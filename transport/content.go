@@ -55,6 +55,9 @@ func content(b *state.Board, q *wirepb.ContentQuery, answer *wirepb.ReadResponse
 		e := c.Entries[len(c.Entries)-1]
 		out.Exists, out.Version, out.Author, out.ActingFor = true, e.Version, e.Author, e.ActingFor
 		out.TMs, out.WallMs, out.Summary = e.TMs, e.WallMs, e.Summary
+		if n := len(c.Shown); n > 0 {
+			out.FirstVersion, out.LastVersion = c.Shown[0].Version, c.Shown[n-1].Version
+		}
 		marks := board.Marks(b, c.Entries...)
 		out.Marks = marks[:min(len(marks), marksMost)]
 	}

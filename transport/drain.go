@@ -88,6 +88,9 @@ func (s *Server) drain(ctx context.Context) {
 	select {
 	case <-graceful:
 		close(s.service.finished)
+		last, cancel := context.WithTimeout(ctx, lastReceipts)
+		defer cancel()
+		s.service.receipts.flush(last, s.service.proposeReceipts)
 		return
 	case <-timer.C:
 	case <-ctx.Done():

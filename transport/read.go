@@ -55,7 +55,10 @@ func (s *service) read(ctx context.Context, actor *boardpb.Actor, request *wirep
 	if refused != nil {
 		answer.Failure = refused
 	}
-	return s.fitRead(answer)
+	if answer = s.fitRead(answer); answer.Failure == nil {
+		s.readAnswer(b, actor, request, answer)
+	}
+	return answer
 }
 
 // checkRead looks at what a query says of itself, before anything is asked of the cluster.
@@ -187,6 +190,8 @@ func query(b *state.Board, actor *boardpb.Actor, request *wirepb.ReadRequest, an
 		return readPhase(b, actor, q.Phase, answer)
 	case *wirepb.ReadRequest_Phases:
 		listPhases(b, q.Phases, answer)
+	case *wirepb.ReadRequest_WhoRead:
+		return whoRead(b, q.WhoRead, answer)
 	case *wirepb.ReadRequest_LoopStatus:
 		return loopStatus(b, q.LoopStatus, answer)
 	case *wirepb.ReadRequest_View:
@@ -269,8 +274,24 @@ func trace(b *state.Board, q *wirepb.TraceQuery, answer *wirepb.ReadResponse) *b
 		out.Rows = append(out.Rows, &wirepb.TraceRow{Ref: row.Ref, CitesIt: row.CitesIt, Distance: row.Distance,
 			Entry: row.Entry, Invalidation: row.Invalidation})
 	}
+	_, readers, _, _ := board.WhoRead(b, state.EntryRef(entry))
+	out.Readers = readerRows(readers)
 	answer.Answer = &wirepb.ReadResponse_Trace{Trace: out}
 	return nil
+}
+
+func whoRead(b *state.Board, q *wirepb.WhoReadQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	ref, readers, forgotten, refused := board.WhoRead(b, q.Ref)
+	answer.Answer = &wirepb.ReadResponse_WhoRead{WhoRead: &wirepb.WhoReadAnswer{Ref: ref, Readers: readerRows(readers),
+		Forgotten: forgotten, Dropped: b.Head().GetCounters().GetReadsDropped()}}
+	return refused
+}
+
+func readerRows(rows []board.ReaderRow) (out []*wirepb.ReaderRow) {
+	for _, row := range rows {
+		out = append(out, &wirepb.ReaderRow{Reader: row.Reader, Perhaps: row.Perhaps})
+	}
+	return out
 }
 
 func leases(b *state.Board, q *wirepb.LeasesQuery, answer *wirepb.ReadResponse) *boardpb.Result {

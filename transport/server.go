@@ -140,6 +140,7 @@ func (s *Server) assemble() {
 		sessions: newGate("session streams", cfg.Limits.Sessions),
 		watchers: newGate("watchers", cfg.Limits.Watchers),
 		exports:  newGate("exports", maxExports),
+		receipts: newReceipts(),
 		leaving:  make(chan struct{}), draining: make(chan struct{}), finished: make(chan struct{}),
 	}
 	if cfg.exposed() {
@@ -202,6 +203,7 @@ func (s *Server) belong() error {
 	n := s.service.node.Load()
 	s.running.Go(func() { s.enlist.followRecord(s.ctx, n) })
 	s.running.Go(func() { s.followLeader(n) })
+	s.running.Go(func() { s.service.receipts.run(s.ctx, s.service.proposeReceipts) })
 	if planted.Bug("M21") { // the bug: a leader's own timer, of which the log knows nothing
 		s.running.Go(func() { s.timeLeases(n) })
 	}

@@ -38,6 +38,7 @@ type service struct {
 
 	inFlight, sessions, watchers, exports *gate
 	looking                               looks
+	receipts                              *receipts
 
 	leaving  chan struct{} // closed when this node is no longer ready: it will stop
 	draining chan struct{} // closed when nothing new is let in
@@ -65,7 +66,10 @@ func (s *service) apply(ctx context.Context, actor *boardpb.Actor, request *wire
 			return s.applied(refused, nil)
 		}
 	}
-	return s.applied(s.propose(ctx, c))
+	r, leader := s.propose(ctx, c)
+	answer := s.applied(r, leader)
+	s.readResult(c, answer.Result)
+	return answer
 }
 
 // enter lets a call in while the server is open and not overrun.
@@ -82,7 +86,15 @@ func checkFromClient(c *boardpb.Command) *boardpb.Result {
 		return badField("command.actor", "the command names an actor; only the server does, from the credential (C11)",
 			"leave actor unset")
 	}
+	if c.GetReceipts() != nil {
+		return ofTheNodes()
+	}
 	return checkFromOutside(c, maxRequestBytes)
+}
+
+func ofTheNodes() *boardpb.Result {
+	return refuse(boardpb.Code_CODE_FORBIDDEN, "this command is proposed by the nodes themselves",
+		"use the Cluster service (raftboard node …)")
 }
 
 // checkFromOutside refuses what nobody may send to a leader, be it a client or the node
@@ -97,8 +109,7 @@ func checkFromOutside(c *boardpb.Command, most int) *boardpb.Result {
 	switch c.Op.(type) {
 	case *boardpb.Command_Lead, *boardpb.Command_Tick, *boardpb.Command_Level,
 		*boardpb.Command_NodePut, *boardpb.Command_NodeDrop:
-		return refuse(boardpb.Code_CODE_FORBIDDEN, "this command is proposed by the nodes themselves",
-			"use the Cluster service (raftboard node …)")
+		return ofTheNodes()
 	}
 	if size := proto.Size(c); size > most {
 		r := refuse(boardpb.Code_CODE_TOO_LARGE,

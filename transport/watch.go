@@ -48,7 +48,7 @@ type watch struct {
 // serveWatch runs one watch until it is cancelled or cut off. send writes to the stream
 // and is called from one goroutine. The Result it answers says why the watch ended; its rev
 // is where to resume. Nil means the caller went away.
-func (s *service) serveWatch(ctx context.Context, request *wirepb.WatchRequest,
+func (s *service) serveWatch(ctx context.Context, actor *boardpb.Actor, request *wirepb.WatchRequest,
 	send func(*wirepb.WatchResponse) error) *boardpb.Result {
 	if refused := s.notDraining(); refused != nil {
 		return refused
@@ -75,6 +75,9 @@ func (s *service) serveWatch(ctx context.Context, request *wirepb.WatchRequest,
 					return
 				}
 				w.cursor.Store(resumeAfter(m, w.cursor.Load()))
+				if request.IncludeValues {
+					s.readMessage(w.node.View().Board(w.name), actor, m)
+				}
 			case <-ctx.Done():
 				return
 			}

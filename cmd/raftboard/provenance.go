@@ -15,7 +15,7 @@ import (
 // provenanceCommands are the verbs about where records come from, and what to do when one
 // turns out wrong.
 func (a *app) provenanceCommands() []*cobra.Command {
-	return []*cobra.Command{a.traceCommand(), a.invalidateCommand()}
+	return []*cobra.Command{a.traceCommand(), a.invalidateCommand(), a.whoReadCommand()}
 }
 
 // citeFlag is of the writes that store a record.
@@ -36,6 +36,7 @@ func (a *app) invalidateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.warn("who has read it: raftboard who-read %s@%d", r.GetKey(), r.GetVersion())
 			return a.printResult(r, fmt.Sprintf("invalidated %s@%d  rev %d", r.GetKey(), r.GetVersion(), r.GetRev()))
 		}})
 	c.Flags().StringVar(&reason, "reason", "", "why, for whoever rests on it")
@@ -64,6 +65,67 @@ func (a *app) traceCommand() *cobra.Command {
 	c.Flags().Uint32Var(&after, "after", 0, "continue behind so many rows")
 	c.ValidArgsFunction = a.completeKeys
 	return c
+}
+
+func (a *app) whoReadCommand() *cobra.Command {
+	c := leaf(verb{use: "who-read REF", short: "Who was shown what others wrote in a record, the last reader first",
+		long: "A ref is a key (any version), a version of it, or a lease (what its earlier holders left). The last 32 readers of\n" +
+			"each record are kept. Receipts follow the reads by a second; what was lost of them on the whole board is said.",
+		examples: [2]string{`raftboard who-read facts/api@3`, `raftboard who-read draft -o json | jq -r '.readers[].principal'`},
+		args:     cobra.ExactArgs(1),
+		run: func(ctx context.Context, args []string) error {
+			defer a.close()
+			b, err := a.board(ctx)
+			if err != nil {
+				return err
+			}
+			answer, read, err := b.WhoRead(ctx, args[0], a.reading())
+			if err != nil {
+				return refused(err)
+			}
+			return a.printReaders(answer, read.Rev)
+		}})
+	c.ValidArgsFunction = a.completeKeys
+	return c
+}
+
+func (a *app) printReaders(w *wirepb.WhoReadAnswer, rev uint64) error {
+	view := render.View{Lines: []render.Object{},
+		Table: &render.Table{Columns: render.Cols("READER", "VERSIONS", "READS", "LAST", "NOTE", "+LOOP"), Empty: "nobody is known to have read it"}}
+	for _, row := range w.GetReaders() {
+		r, note := row.GetReader(), ""
+		versions := num(r.GetHighestVersion())
+		if r.GetLowestVersion() < r.GetHighestVersion() {
+			versions = fmt.Sprintf("%d to %d", r.GetLowestVersion(), r.GetHighestVersion())
+		}
+		if row.GetPerhaps() {
+			note = "older and newer ones; this one perhaps"
+		}
+		view.Table.Row(r.GetPrincipal(), versions, num(r.GetCount()), render.Time(r.GetWallMs()), note, r.GetLoop())
+		view.Lines, view.Names = append(view.Lines, readerObject(row)), append(view.Names, r.GetPrincipal())
+	}
+	view.Object = render.Obj("rev", rev, "ref", w.GetRef(), "readers", view.Lines)
+	view.Object.AddSet("forgotten", w.GetForgotten())
+	view.Object.AddSet("dropped", w.GetDropped())
+	if w.GetForgotten() > 0 {
+		a.warn("readers that had to go for later ones: %d", w.GetForgotten())
+	}
+	if w.GetDropped() > 0 {
+		a.warn("the receipts of %d reads of this board were lost: there may be other readers", w.GetDropped())
+	}
+	return a.out.Print(view)
+}
+
+func readerObject(row *wirepb.ReaderRow) render.Object {
+	r := row.GetReader()
+	o := render.Obj("principal", r.GetPrincipal())
+	o.AddSet("loop", r.GetLoop())
+	o.Add("lowest_version", r.GetLowestVersion())
+	o.Add("highest_version", r.GetHighestVersion())
+	o.Add("reads", r.GetCount())
+	o.Add("time", render.Time(r.GetWallMs()))
+	o.AddSet("perhaps", row.GetPerhaps())
+	return o
 }
 
 func (a *app) printTrace(t *wirepb.TraceAnswer, rev uint64) error {
@@ -97,7 +159,17 @@ func (a *app) printTrace(t *wirepb.TraceAnswer, rev uint64) error {
 		view.Lines, view.Names = append(view.Lines, o), append(view.Names, row.GetRef())
 		view.Table.Row(way, row.GetRef(), render.Time(e.GetWallMs()), e.GetAuthor(), state, num(e.GetRev()), e.GetSource())
 	}
-	view.Object = render.Obj("rev", rev, "record", self, "rows", view.Lines)
+	readers := []render.Object{}
+	for _, row := range t.GetReaders() {
+		r := row.GetReader()
+		state := fmt.Sprintf("reads %d", r.GetCount())
+		if row.GetPerhaps() {
+			state = "read it perhaps"
+		}
+		readers = append(readers, readerObject(row))
+		view.Table.Row("read by", fmt.Sprintf("%s@%d", e.GetKey(), e.GetVersion()), render.Time(r.GetWallMs()), r.GetPrincipal(), state)
+	}
+	view.Object = render.Obj("rev", rev, "record", self, "rows", view.Lines, "readers", readers)
 	view.Object.AddSet("next", t.GetNext())
 	view.Object.AddSet("truncated", t.GetTruncated())
 	if t.GetNext() > 0 {

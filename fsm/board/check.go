@@ -51,6 +51,8 @@ func Check(c *boardpb.Command) *boardpb.Result {
 	case *boardpb.Command_Invalidate:
 		_, r := parseRef("ref", o.Invalidate.Ref)
 		return firstBad(r, checkText("reason", o.Invalidate.Reason, state.MaxText))
+	case *boardpb.Command_Receipts:
+		return checkReceipts(o.Receipts)
 	case *boardpb.Command_Reopen:
 		return checkKey(o.Reopen.Key)
 	case *boardpb.Command_Unpark:

@@ -29,6 +29,7 @@ type ContentQuery struct {
 type Content struct {
 	Text     string
 	Entries  []*boardpb.Entry // what it is made of, oldest first; none: the key has no value
+	Shown    []*boardpb.Entry // those of them that Text shows a part of
 	From, To uint64
 	Wanted   uint64 // where what was asked for ends; above To it was cut
 	Bytes    uint64
@@ -91,17 +92,17 @@ func contentEntries(b *state.Board, ref state.Ref) ([]*boardpb.Entry, *boardpb.R
 	return nil, nil
 }
 
-// each calls fn with every piece of the whole content and where it begins: the texts, and the
-// line breaks between them.
-func (c *Content) each(fn func(at uint64, piece string)) {
+// each calls fn with every piece of the whole content, where it begins and whose it is: the
+// texts, and the line breaks between them.
+func (c *Content) each(fn func(at uint64, piece string, entry int)) {
 	at := uint64(0)
 	for i, e := range c.Entries {
 		if i > 0 {
-			fn(at, "\n")
+			fn(at, "\n", i-1)
 			at++
 		}
 		piece := textOf(e.Value)
-		fn(at, piece)
+		fn(at, piece, i)
 		at += uint64(len(piece))
 	}
 }
@@ -110,7 +111,7 @@ func (c *Content) each(fn func(at uint64, piece string)) {
 func (c *Content) measure(q ContentQuery) (from, to uint64) {
 	from, to = q.FromByte, q.ToByte
 	line, last := uint64(1), byte(0) // the line that the next byte is of; the last byte
-	c.each(func(at uint64, piece string) {
+	c.each(func(at uint64, piece string, _ int) {
 		c.Bytes = at + uint64(len(piece))
 		for i := strings.IndexByte(piece, '\n'); i >= 0; {
 			if line == q.ToLine {
@@ -143,12 +144,15 @@ func (c *Content) take(from, to, limit uint64) {
 	c.Wanted = to
 	end := min(to, from+limit)
 	var out strings.Builder
-	c.each(func(at uint64, piece string) {
+	first, last := len(c.Entries), 0
+	c.each(func(at uint64, piece string, entry int) {
 		lo, hi := max(from, at), min(end, at+uint64(len(piece)))
 		if lo < hi {
 			out.WriteString(piece[lo-at : hi-at])
+			first, last = min(first, entry), entry+1
 		}
 	})
+	c.Shown = c.Entries[min(first, last):last]
 	text := out.String()
 	for len(text) > 0 && !utf8.RuneStart(text[0]) {
 		text, from = text[1:], from+1

@@ -14,6 +14,8 @@
 //	lease.go    claim to complete            queue.go   claim_next
 //	loop.go     open, keepalive, close       expire.go  what time ends
 //	txn.go      several operations at once   kept.go    remembered results
+//	cite.go     citations, invalidation      trace.go   what rests on what
+//	receipt.go  who read what                stats.go   numbers and advice
 //	manage.go   boards and their tables      text.go    what a Result says in words
 //	read.go     gets and lists               feed.go    events, matchers
 package board

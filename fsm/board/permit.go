@@ -15,7 +15,7 @@ func permit(c *boardpb.Command) (missing string) {
 	a := c.Actor
 	switch c.Op.(type) {
 	case *boardpb.Command_Lead, *boardpb.Command_Tick, *boardpb.Command_Level,
-		*boardpb.Command_NodePut, *boardpb.Command_NodeDrop:
+		*boardpb.Command_NodePut, *boardpb.Command_NodeDrop, *boardpb.Command_Receipts:
 		if a.GetPrincipal() != SystemActor().Principal {
 			return "system (nodes only)"
 		}

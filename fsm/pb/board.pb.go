@@ -419,6 +419,7 @@ const (
 	Kind_KIND_CONFLICT       Kind = 64
 	Kind_KIND_REFUSED        Kind = 65
 	Kind_KIND_FENCE_REJECTED Kind = 66
+	Kind_KIND_READ           Kind = 67
 )
 
 // Enum value maps for Kind.
@@ -458,6 +459,7 @@ var (
 		64: "KIND_CONFLICT",
 		65: "KIND_REFUSED",
 		66: "KIND_FENCE_REJECTED",
+		67: "KIND_READ",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":         0,
@@ -494,6 +496,7 @@ var (
 		"KIND_CONFLICT":            64,
 		"KIND_REFUSED":             65,
 		"KIND_FENCE_REJECTED":      66,
+		"KIND_READ":                67,
 	}
 )
 
@@ -1087,6 +1090,7 @@ type Command struct {
 	//	*Command_Txn
 	//	*Command_ReportConflict
 	//	*Command_Invalidate
+	//	*Command_Receipts
 	//	*Command_Claim
 	//	*Command_ClaimNext
 	//	*Command_Heartbeat
@@ -1397,6 +1401,15 @@ func (x *Command) GetInvalidate() *Invalidate {
 	return nil
 }
 
+func (x *Command) GetReceipts() *Receipts {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Receipts); ok {
+			return x.Receipts
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetClaim() *Claim {
 	if x != nil {
 		if x, ok := x.Op.(*Command_Claim); ok {
@@ -1632,6 +1645,10 @@ type Command_Invalidate struct {
 	Invalidate *Invalidate `protobuf:"bytes,55,opt,name=invalidate,proto3,oneof"`
 }
 
+type Command_Receipts struct {
+	Receipts *Receipts `protobuf:"bytes,56,opt,name=receipts,proto3,oneof"`
+}
+
 type Command_Claim struct {
 	// leases
 	Claim *Claim `protobuf:"bytes,60,opt,name=claim,proto3,oneof"`
@@ -1739,6 +1756,8 @@ func (*Command_Txn) isCommand_Op() {}
 func (*Command_ReportConflict) isCommand_Op() {}
 
 func (*Command_Invalidate) isCommand_Op() {}
+
+func (*Command_Receipts) isCommand_Op() {}
 
 func (*Command_Claim) isCommand_Op() {}
 
@@ -3358,6 +3377,153 @@ func (x *Invalidate) GetReason() string {
 	return ""
 }
 
+// Receipts are the reads of others' records that a node answered, gathered for a second. Nodes
+// propose them, once: an outcome that is not known counts as dropped.
+type Receipts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Receipts      []*Receipt             `protobuf:"bytes,1,rep,name=receipts,proto3" json:"receipts,omitempty"` // at most 1,024
+	Dropped       uint64                 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`  // reads of which this node lost the receipts since it last said so
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Receipts) Reset() {
+	*x = Receipts{}
+	mi := &file_fsm_pb_board_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Receipts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Receipts) ProtoMessage() {}
+
+func (x *Receipts) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Receipts.ProtoReflect.Descriptor instead.
+func (*Receipts) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Receipts) GetReceipts() []*Receipt {
+	if x != nil {
+		return x.Receipts
+	}
+	return nil
+}
+
+func (x *Receipts) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+// Receipt is what one reader was shown of one record of one author.
+type Receipt struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Principal      string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Loop           string                 `protobuf:"bytes,2,opt,name=loop,proto3" json:"loop,omitempty"`
+	Ref            string                 `protobuf:"bytes,3,opt,name=ref,proto3" json:"ref,omitempty"` // without a number: "kv:facts/a", "lease:claims/a"
+	HighestVersion uint64                 `protobuf:"varint,4,opt,name=highest_version,json=highestVersion,proto3" json:"highest_version,omitempty"`
+	Count          uint64                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	Author         string                 `protobuf:"bytes,6,opt,name=author,proto3" json:"author,omitempty"` // of what was read; never the reader
+	LowestVersion  uint64                 `protobuf:"varint,7,opt,name=lowest_version,json=lowestVersion,proto3" json:"lowest_version,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Receipt) Reset() {
+	*x = Receipt{}
+	mi := &file_fsm_pb_board_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Receipt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Receipt) ProtoMessage() {}
+
+func (x *Receipt) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
+func (*Receipt) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Receipt) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Receipt) GetLoop() string {
+	if x != nil {
+		return x.Loop
+	}
+	return ""
+}
+
+func (x *Receipt) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *Receipt) GetHighestVersion() uint64 {
+	if x != nil {
+		return x.HighestVersion
+	}
+	return 0
+}
+
+func (x *Receipt) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Receipt) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *Receipt) GetLowestVersion() uint64 {
+	if x != nil {
+		return x.LowestVersion
+	}
+	return 0
+}
+
 // ReportConflict records that a caller gave up after its retries.
 type ReportConflict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3370,7 +3536,7 @@ type ReportConflict struct {
 
 func (x *ReportConflict) Reset() {
 	*x = ReportConflict{}
-	mi := &file_fsm_pb_board_proto_msgTypes[29]
+	mi := &file_fsm_pb_board_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3548,7 @@ func (x *ReportConflict) String() string {
 func (*ReportConflict) ProtoMessage() {}
 
 func (x *ReportConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[29]
+	mi := &file_fsm_pb_board_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3395,7 +3561,7 @@ func (x *ReportConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConflict.ProtoReflect.Descriptor instead.
 func (*ReportConflict) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{29}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReportConflict) GetKey() string {
@@ -3431,7 +3597,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_fsm_pb_board_proto_msgTypes[30]
+	mi := &file_fsm_pb_board_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3443,7 +3609,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[30]
+	mi := &file_fsm_pb_board_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3456,7 +3622,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{30}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Claim) GetKey() string {
@@ -3498,7 +3664,7 @@ type ClaimNext struct {
 
 func (x *ClaimNext) Reset() {
 	*x = ClaimNext{}
-	mi := &file_fsm_pb_board_proto_msgTypes[31]
+	mi := &file_fsm_pb_board_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3676,7 @@ func (x *ClaimNext) String() string {
 func (*ClaimNext) ProtoMessage() {}
 
 func (x *ClaimNext) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[31]
+	mi := &file_fsm_pb_board_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3689,7 @@ func (x *ClaimNext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNext.ProtoReflect.Descriptor instead.
 func (*ClaimNext) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{31}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ClaimNext) GetPattern() string {
@@ -3558,7 +3724,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fsm_pb_board_proto_msgTypes[32]
+	mi := &file_fsm_pb_board_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3736,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[32]
+	mi := &file_fsm_pb_board_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3749,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{32}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Heartbeat) GetKey() string {
@@ -3617,7 +3783,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_fsm_pb_board_proto_msgTypes[33]
+	mi := &file_fsm_pb_board_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +3795,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[33]
+	mi := &file_fsm_pb_board_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +3808,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{33}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Release) GetKey() string {
@@ -3672,7 +3838,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_fsm_pb_board_proto_msgTypes[34]
+	mi := &file_fsm_pb_board_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3684,7 +3850,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[34]
+	mi := &file_fsm_pb_board_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3697,7 +3863,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{34}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Complete) GetKey() string {
@@ -3747,7 +3913,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	mi := &file_fsm_pb_board_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3759,7 +3925,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[35]
+	mi := &file_fsm_pb_board_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +3938,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{35}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Fail) GetKey() string {
@@ -3812,7 +3978,7 @@ type Reopen struct {
 
 func (x *Reopen) Reset() {
 	*x = Reopen{}
-	mi := &file_fsm_pb_board_proto_msgTypes[36]
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3824,7 +3990,7 @@ func (x *Reopen) String() string {
 func (*Reopen) ProtoMessage() {}
 
 func (x *Reopen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[36]
+	mi := &file_fsm_pb_board_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3837,7 +4003,7 @@ func (x *Reopen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reopen.ProtoReflect.Descriptor instead.
 func (*Reopen) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{36}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reopen) GetKey() string {
@@ -3857,7 +4023,7 @@ type ForceRelease struct {
 
 func (x *ForceRelease) Reset() {
 	*x = ForceRelease{}
-	mi := &file_fsm_pb_board_proto_msgTypes[37]
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +4035,7 @@ func (x *ForceRelease) String() string {
 func (*ForceRelease) ProtoMessage() {}
 
 func (x *ForceRelease) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[37]
+	mi := &file_fsm_pb_board_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3882,7 +4048,7 @@ func (x *ForceRelease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceRelease.ProtoReflect.Descriptor instead.
 func (*ForceRelease) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{37}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ForceRelease) GetKey() string {
@@ -3908,7 +4074,7 @@ type Unpark struct {
 
 func (x *Unpark) Reset() {
 	*x = Unpark{}
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4086,7 @@ func (x *Unpark) String() string {
 func (*Unpark) ProtoMessage() {}
 
 func (x *Unpark) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[38]
+	mi := &file_fsm_pb_board_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4099,7 @@ func (x *Unpark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpark.ProtoReflect.Descriptor instead.
 func (*Unpark) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{38}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Unpark) GetKey() string {
@@ -3953,7 +4119,7 @@ type PhaseDefine struct {
 
 func (x *PhaseDefine) Reset() {
 	*x = PhaseDefine{}
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3965,7 +4131,7 @@ func (x *PhaseDefine) String() string {
 func (*PhaseDefine) ProtoMessage() {}
 
 func (x *PhaseDefine) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[39]
+	mi := &file_fsm_pb_board_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3978,7 +4144,7 @@ func (x *PhaseDefine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseDefine.ProtoReflect.Descriptor instead.
 func (*PhaseDefine) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{39}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PhaseDefine) GetPhases() []*PhaseSpec {
@@ -4001,7 +4167,7 @@ type PhaseSpec struct {
 
 func (x *PhaseSpec) Reset() {
 	*x = PhaseSpec{}
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4013,7 +4179,7 @@ func (x *PhaseSpec) String() string {
 func (*PhaseSpec) ProtoMessage() {}
 
 func (x *PhaseSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[40]
+	mi := &file_fsm_pb_board_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4026,7 +4192,7 @@ func (x *PhaseSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseSpec.ProtoReflect.Descriptor instead.
 func (*PhaseSpec) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{40}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PhaseSpec) GetId() string {
@@ -4074,7 +4240,7 @@ type ExpectedKey struct {
 
 func (x *ExpectedKey) Reset() {
 	*x = ExpectedKey{}
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4086,7 +4252,7 @@ func (x *ExpectedKey) String() string {
 func (*ExpectedKey) ProtoMessage() {}
 
 func (x *ExpectedKey) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[41]
+	mi := &file_fsm_pb_board_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4099,7 +4265,7 @@ func (x *ExpectedKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectedKey.ProtoReflect.Descriptor instead.
 func (*ExpectedKey) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{41}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExpectedKey) GetKey() string {
@@ -4126,7 +4292,7 @@ type PhaseInput struct {
 
 func (x *PhaseInput) Reset() {
 	*x = PhaseInput{}
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4138,7 +4304,7 @@ func (x *PhaseInput) String() string {
 func (*PhaseInput) ProtoMessage() {}
 
 func (x *PhaseInput) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[42]
+	mi := &file_fsm_pb_board_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4151,7 +4317,7 @@ func (x *PhaseInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseInput.ProtoReflect.Descriptor instead.
 func (*PhaseInput) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{42}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PhaseInput) GetPhase() string {
@@ -4178,7 +4344,7 @@ type PhaseLock struct {
 
 func (x *PhaseLock) Reset() {
 	*x = PhaseLock{}
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4190,7 +4356,7 @@ func (x *PhaseLock) String() string {
 func (*PhaseLock) ProtoMessage() {}
 
 func (x *PhaseLock) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[43]
+	mi := &file_fsm_pb_board_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4203,7 +4369,7 @@ func (x *PhaseLock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseLock.ProtoReflect.Descriptor instead.
 func (*PhaseLock) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{43}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PhaseLock) GetPhase() string {
@@ -4231,7 +4397,7 @@ type PhaseRenew struct {
 
 func (x *PhaseRenew) Reset() {
 	*x = PhaseRenew{}
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4243,7 +4409,7 @@ func (x *PhaseRenew) String() string {
 func (*PhaseRenew) ProtoMessage() {}
 
 func (x *PhaseRenew) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[44]
+	mi := &file_fsm_pb_board_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4256,7 +4422,7 @@ func (x *PhaseRenew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseRenew.ProtoReflect.Descriptor instead.
 func (*PhaseRenew) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{44}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PhaseRenew) GetPhase() string {
@@ -4290,7 +4456,7 @@ type PhaseUnlock struct {
 
 func (x *PhaseUnlock) Reset() {
 	*x = PhaseUnlock{}
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4302,7 +4468,7 @@ func (x *PhaseUnlock) String() string {
 func (*PhaseUnlock) ProtoMessage() {}
 
 func (x *PhaseUnlock) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[45]
+	mi := &file_fsm_pb_board_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4315,7 +4481,7 @@ func (x *PhaseUnlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseUnlock.ProtoReflect.Descriptor instead.
 func (*PhaseUnlock) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{45}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PhaseUnlock) GetPhase() string {
@@ -4350,7 +4516,7 @@ type PhaseWrite struct {
 
 func (x *PhaseWrite) Reset() {
 	*x = PhaseWrite{}
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4362,7 +4528,7 @@ func (x *PhaseWrite) String() string {
 func (*PhaseWrite) ProtoMessage() {}
 
 func (x *PhaseWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[46]
+	mi := &file_fsm_pb_board_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4375,7 +4541,7 @@ func (x *PhaseWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseWrite.ProtoReflect.Descriptor instead.
 func (*PhaseWrite) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{46}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PhaseWrite) GetPhase() string {
@@ -4445,7 +4611,7 @@ type PhaseComplete struct {
 
 func (x *PhaseComplete) Reset() {
 	*x = PhaseComplete{}
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4457,7 +4623,7 @@ func (x *PhaseComplete) String() string {
 func (*PhaseComplete) ProtoMessage() {}
 
 func (x *PhaseComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[47]
+	mi := &file_fsm_pb_board_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4470,7 +4636,7 @@ func (x *PhaseComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseComplete.ProtoReflect.Descriptor instead.
 func (*PhaseComplete) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{47}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PhaseComplete) GetPhase() string {
@@ -4503,7 +4669,7 @@ type PhaseReopen struct {
 
 func (x *PhaseReopen) Reset() {
 	*x = PhaseReopen{}
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4515,7 +4681,7 @@ func (x *PhaseReopen) String() string {
 func (*PhaseReopen) ProtoMessage() {}
 
 func (x *PhaseReopen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[48]
+	mi := &file_fsm_pb_board_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4528,7 +4694,7 @@ func (x *PhaseReopen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseReopen.ProtoReflect.Descriptor instead.
 func (*PhaseReopen) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{48}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PhaseReopen) GetPhase() string {
@@ -4565,7 +4731,7 @@ type Phase struct {
 
 func (x *Phase) Reset() {
 	*x = Phase{}
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4577,7 +4743,7 @@ func (x *Phase) String() string {
 func (*Phase) ProtoMessage() {}
 
 func (x *Phase) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[49]
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4590,7 +4756,7 @@ func (x *Phase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Phase.ProtoReflect.Descriptor instead.
 func (*Phase) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{49}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Phase) GetId() string {
@@ -4730,7 +4896,7 @@ type PhaseData struct {
 
 func (x *PhaseData) Reset() {
 	*x = PhaseData{}
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4742,7 +4908,7 @@ func (x *PhaseData) String() string {
 func (*PhaseData) ProtoMessage() {}
 
 func (x *PhaseData) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[50]
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4755,7 +4921,7 @@ func (x *PhaseData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseData.ProtoReflect.Descriptor instead.
 func (*PhaseData) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{50}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PhaseData) GetPhase() string {
@@ -4838,7 +5004,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4850,7 +5016,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4863,7 +5029,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Namespace) GetPattern() string {
@@ -4941,7 +5107,7 @@ type BoardSettings struct {
 
 func (x *BoardSettings) Reset() {
 	*x = BoardSettings{}
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4953,7 +5119,7 @@ func (x *BoardSettings) String() string {
 func (*BoardSettings) ProtoMessage() {}
 
 func (x *BoardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4966,7 +5132,7 @@ func (x *BoardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardSettings.ProtoReflect.Descriptor instead.
 func (*BoardSettings) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BoardSettings) GetNamespaces() []*Namespace {
@@ -5023,7 +5189,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5035,7 +5201,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5048,7 +5214,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Entry) GetKey() string {
@@ -5187,7 +5353,7 @@ type Invalidation struct {
 
 func (x *Invalidation) Reset() {
 	*x = Invalidation{}
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5199,7 +5365,7 @@ func (x *Invalidation) String() string {
 func (*Invalidation) ProtoMessage() {}
 
 func (x *Invalidation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5212,7 +5378,7 @@ func (x *Invalidation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Invalidation.ProtoReflect.Descriptor instead.
 func (*Invalidation) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Invalidation) GetRef() string {
@@ -5271,6 +5437,228 @@ func (x *Invalidation) GetRev() uint64 {
 	return 0
 }
 
+// Readers are those who were shown what others wrote in a record, the last one last.
+type Readers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`              // without a number
+	Readers       []*Reader              `protobuf:"bytes,2,rep,name=readers,proto3" json:"readers,omitempty"`      // at most 32
+	Forgotten     uint64                 `protobuf:"varint,3,opt,name=forgotten,proto3" json:"forgotten,omitempty"` // readers that had to go for later ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Readers) Reset() {
+	*x = Readers{}
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Readers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Readers) ProtoMessage() {}
+
+func (x *Readers) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Readers.ProtoReflect.Descriptor instead.
+func (*Readers) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Readers) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *Readers) GetReaders() []*Reader {
+	if x != nil {
+		return x.Readers
+	}
+	return nil
+}
+
+func (x *Readers) GetForgotten() uint64 {
+	if x != nil {
+		return x.Forgotten
+	}
+	return 0
+}
+
+type Reader struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Principal      string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Loop           string                 `protobuf:"bytes,2,opt,name=loop,proto3" json:"loop,omitempty"` // of the last read; may be empty
+	HighestVersion uint64                 `protobuf:"varint,3,opt,name=highest_version,json=highestVersion,proto3" json:"highest_version,omitempty"`
+	Count          uint64                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	LowestVersion  uint64                 `protobuf:"varint,5,opt,name=lowest_version,json=lowestVersion,proto3" json:"lowest_version,omitempty"`
+	TMs            int64                  `protobuf:"varint,6,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"` // when the last receipt was applied
+	WallMs         int64                  `protobuf:"varint,7,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	Rev            uint64                 `protobuf:"varint,8,opt,name=rev,proto3" json:"rev,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Reader) Reset() {
+	*x = Reader{}
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reader) ProtoMessage() {}
+
+func (x *Reader) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reader.ProtoReflect.Descriptor instead.
+func (*Reader) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *Reader) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Reader) GetLoop() string {
+	if x != nil {
+		return x.Loop
+	}
+	return ""
+}
+
+func (x *Reader) GetHighestVersion() uint64 {
+	if x != nil {
+		return x.HighestVersion
+	}
+	return 0
+}
+
+func (x *Reader) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Reader) GetLowestVersion() uint64 {
+	if x != nil {
+		return x.LowestVersion
+	}
+	return 0
+}
+
+func (x *Reader) GetTMs() int64 {
+	if x != nil {
+		return x.TMs
+	}
+	return 0
+}
+
+func (x *Reader) GetWallMs() int64 {
+	if x != nil {
+		return x.WallMs
+	}
+	return 0
+}
+
+func (x *Reader) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+// ReadPair counts how often one principal was shown what another wrote.
+type ReadPair struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reader        string                 `protobuf:"bytes,1,opt,name=reader,proto3" json:"reader,omitempty"`
+	Author        string                 `protobuf:"bytes,2,opt,name=author,proto3" json:"author,omitempty"`
+	Count         uint64                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadPair) Reset() {
+	*x = ReadPair{}
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadPair) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadPair) ProtoMessage() {}
+
+func (x *ReadPair) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadPair.ProtoReflect.Descriptor instead.
+func (*ReadPair) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ReadPair) GetReader() string {
+	if x != nil {
+		return x.Reader
+	}
+	return ""
+}
+
+func (x *ReadPair) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *ReadPair) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // Mark is what a reader must know of a record beside what it says.
 type Mark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5284,7 +5672,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5296,7 +5684,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5309,7 +5697,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Mark) GetRef() string {
@@ -5357,7 +5745,7 @@ type Previous struct {
 
 func (x *Previous) Reset() {
 	*x = Previous{}
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5369,7 +5757,7 @@ func (x *Previous) String() string {
 func (*Previous) ProtoMessage() {}
 
 func (x *Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5382,7 +5770,7 @@ func (x *Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Previous.ProtoReflect.Descriptor instead.
 func (*Previous) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Previous) GetOwner() string {
@@ -5475,7 +5863,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5487,7 +5875,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5500,7 +5888,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Lease) GetKey() string {
@@ -5693,7 +6081,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5705,7 +6093,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5718,7 +6106,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Ended) GetKey() string {
@@ -5790,7 +6178,7 @@ type Loop struct {
 
 func (x *Loop) Reset() {
 	*x = Loop{}
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5802,7 +6190,7 @@ func (x *Loop) String() string {
 func (*Loop) ProtoMessage() {}
 
 func (x *Loop) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5815,7 +6203,7 @@ func (x *Loop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loop.ProtoReflect.Descriptor instead.
 func (*Loop) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Loop) GetId() string {
@@ -5977,7 +6365,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5989,7 +6377,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6002,7 +6390,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Kept) GetId() string {
@@ -6157,7 +6545,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6169,7 +6557,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6182,7 +6570,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Event) GetRev() uint64 {
@@ -6369,7 +6757,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fsm_pb_board_proto_msgTypes[62]
+	mi := &file_fsm_pb_board_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6381,7 +6769,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[62]
+	mi := &file_fsm_pb_board_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6394,7 +6782,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{62}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Node) GetId() string {
@@ -6466,7 +6854,7 @@ type Leadership struct {
 
 func (x *Leadership) Reset() {
 	*x = Leadership{}
-	mi := &file_fsm_pb_board_proto_msgTypes[63]
+	mi := &file_fsm_pb_board_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6478,7 +6866,7 @@ func (x *Leadership) String() string {
 func (*Leadership) ProtoMessage() {}
 
 func (x *Leadership) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[63]
+	mi := &file_fsm_pb_board_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6491,7 +6879,7 @@ func (x *Leadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
 func (*Leadership) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{63}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Leadership) GetTerm() uint64 {
@@ -6547,7 +6935,7 @@ type ClusterRecord struct {
 
 func (x *ClusterRecord) Reset() {
 	*x = ClusterRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[64]
+	mi := &file_fsm_pb_board_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6559,7 +6947,7 @@ func (x *ClusterRecord) String() string {
 func (*ClusterRecord) ProtoMessage() {}
 
 func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[64]
+	mi := &file_fsm_pb_board_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6572,7 +6960,7 @@ func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRecord.ProtoReflect.Descriptor instead.
 func (*ClusterRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{64}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ClusterRecord) GetTMs() int64 {
@@ -6653,15 +7041,18 @@ type Counters struct {
 	Refusals            uint64                 `protobuf:"varint,10,opt,name=refusals,proto3" json:"refusals,omitempty"`                                      // other refusals decided by state
 	NotesSuppressed     uint64                 `protobuf:"varint,11,opt,name=notes_suppressed,json=notesSuppressed,proto3" json:"notes_suppressed,omitempty"` // refusals counted only (above 10 a second)
 	Completes           uint64                 `protobuf:"varint,12,opt,name=completes,proto3" json:"completes,omitempty"`
-	LateRenewals        uint64                 `protobuf:"varint,13,opt,name=late_renewals,json=lateRenewals,proto3" json:"late_renewals,omitempty"` // expired leases whose holder was heard from afterwards
-	Parks               uint64                 `protobuf:"varint,17,opt,name=parks,proto3" json:"parks,omitempty"`                                   // items parked since the board began
+	LateRenewals        uint64                 `protobuf:"varint,13,opt,name=late_renewals,json=lateRenewals,proto3" json:"late_renewals,omitempty"`    // expired leases whose holder was heard from afterwards
+	CrossReads          uint64                 `protobuf:"varint,14,opt,name=cross_reads,json=crossReads,proto3" json:"cross_reads,omitempty"`          // reads of what another principal wrote, as far as receipts were applied
+	ReadsDropped        uint64                 `protobuf:"varint,15,opt,name=reads_dropped,json=readsDropped,proto3" json:"reads_dropped,omitempty"`    // such reads of which nodes lost the receipts
+	ReadsUnpaired       uint64                 `protobuf:"varint,16,opt,name=reads_unpaired,json=readsUnpaired,proto3" json:"reads_unpaired,omitempty"` // of cross_reads: those of more pairs than are counted
+	Parks               uint64                 `protobuf:"varint,17,opt,name=parks,proto3" json:"parks,omitempty"`                                      // items parked since the board began
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_fsm_pb_board_proto_msgTypes[65]
+	mi := &file_fsm_pb_board_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6673,7 +7064,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[65]
+	mi := &file_fsm_pb_board_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6686,7 +7077,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{65}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Counters) GetSets() uint64 {
@@ -6780,6 +7171,27 @@ func (x *Counters) GetLateRenewals() uint64 {
 	return 0
 }
 
+func (x *Counters) GetCrossReads() uint64 {
+	if x != nil {
+		return x.CrossReads
+	}
+	return 0
+}
+
+func (x *Counters) GetReadsDropped() uint64 {
+	if x != nil {
+		return x.ReadsDropped
+	}
+	return 0
+}
+
+func (x *Counters) GetReadsUnpaired() uint64 {
+	if x != nil {
+		return x.ReadsUnpaired
+	}
+	return 0
+}
+
 func (x *Counters) GetParks() uint64 {
 	if x != nil {
 		return x.Parks
@@ -6804,7 +7216,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_fsm_pb_board_proto_msgTypes[66]
+	mi := &file_fsm_pb_board_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6816,7 +7228,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[66]
+	mi := &file_fsm_pb_board_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6829,7 +7241,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{66}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Usage) GetPattern() string {
@@ -6897,7 +7309,7 @@ type NamespaceCounts struct {
 
 func (x *NamespaceCounts) Reset() {
 	*x = NamespaceCounts{}
-	mi := &file_fsm_pb_board_proto_msgTypes[67]
+	mi := &file_fsm_pb_board_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6909,7 +7321,7 @@ func (x *NamespaceCounts) String() string {
 func (*NamespaceCounts) ProtoMessage() {}
 
 func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[67]
+	mi := &file_fsm_pb_board_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6922,7 +7334,7 @@ func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceCounts.ProtoReflect.Descriptor instead.
 func (*NamespaceCounts) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{67}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *NamespaceCounts) GetPattern() string {
@@ -7035,7 +7447,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fsm_pb_board_proto_msgTypes[68]
+	mi := &file_fsm_pb_board_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7047,7 +7459,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[68]
+	mi := &file_fsm_pb_board_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7060,7 +7472,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{68}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Result) GetOutcome() Outcome {
@@ -7438,7 +7850,7 @@ type LoopStatus struct {
 
 func (x *LoopStatus) Reset() {
 	*x = LoopStatus{}
-	mi := &file_fsm_pb_board_proto_msgTypes[69]
+	mi := &file_fsm_pb_board_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7450,7 +7862,7 @@ func (x *LoopStatus) String() string {
 func (*LoopStatus) ProtoMessage() {}
 
 func (x *LoopStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[69]
+	mi := &file_fsm_pb_board_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7463,7 +7875,7 @@ func (x *LoopStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopStatus.ProtoReflect.Descriptor instead.
 func (*LoopStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{69}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *LoopStatus) GetLoop() string {
@@ -7501,7 +7913,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_fsm_pb_board_proto_msgTypes[70]
+	mi := &file_fsm_pb_board_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7513,7 +7925,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[70]
+	mi := &file_fsm_pb_board_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7526,7 +7938,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{70}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -7595,7 +8007,7 @@ type BoardHead struct {
 
 func (x *BoardHead) Reset() {
 	*x = BoardHead{}
-	mi := &file_fsm_pb_board_proto_msgTypes[71]
+	mi := &file_fsm_pb_board_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7607,7 +8019,7 @@ func (x *BoardHead) String() string {
 func (*BoardHead) ProtoMessage() {}
 
 func (x *BoardHead) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[71]
+	mi := &file_fsm_pb_board_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7620,7 +8032,7 @@ func (x *BoardHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHead.ProtoReflect.Descriptor instead.
 func (*BoardHead) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{71}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *BoardHead) GetName() string {
@@ -7788,7 +8200,7 @@ type NoteRate struct {
 
 func (x *NoteRate) Reset() {
 	*x = NoteRate{}
-	mi := &file_fsm_pb_board_proto_msgTypes[72]
+	mi := &file_fsm_pb_board_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7800,7 +8212,7 @@ func (x *NoteRate) String() string {
 func (*NoteRate) ProtoMessage() {}
 
 func (x *NoteRate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[72]
+	mi := &file_fsm_pb_board_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7813,7 +8225,7 @@ func (x *NoteRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteRate.ProtoReflect.Descriptor instead.
 func (*NoteRate) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{72}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *NoteRate) GetPrincipal() string {
@@ -7841,7 +8253,7 @@ type ConflictCount struct {
 
 func (x *ConflictCount) Reset() {
 	*x = ConflictCount{}
-	mi := &file_fsm_pb_board_proto_msgTypes[73]
+	mi := &file_fsm_pb_board_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7853,7 +8265,7 @@ func (x *ConflictCount) String() string {
 func (*ConflictCount) ProtoMessage() {}
 
 func (x *ConflictCount) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[73]
+	mi := &file_fsm_pb_board_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7866,7 +8278,7 @@ func (x *ConflictCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictCount.ProtoReflect.Descriptor instead.
 func (*ConflictCount) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{73}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ConflictCount) GetKey() string {
@@ -7894,7 +8306,7 @@ type ConflictBy struct {
 
 func (x *ConflictBy) Reset() {
 	*x = ConflictBy{}
-	mi := &file_fsm_pb_board_proto_msgTypes[74]
+	mi := &file_fsm_pb_board_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7906,7 +8318,7 @@ func (x *ConflictBy) String() string {
 func (*ConflictBy) ProtoMessage() {}
 
 func (x *ConflictBy) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[74]
+	mi := &file_fsm_pb_board_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7919,7 +8331,7 @@ func (x *ConflictBy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictBy.ProtoReflect.Descriptor instead.
 func (*ConflictBy) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{74}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ConflictBy) GetPrincipal() string {
@@ -7958,6 +8370,8 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Digest
 	//	*SnapshotRecord_NoteRate
 	//	*SnapshotRecord_Invalidation
+	//	*SnapshotRecord_Readers
+	//	*SnapshotRecord_ReadPair
 	//	*SnapshotRecord_Usage
 	//	*SnapshotRecord_Floor
 	//	*SnapshotRecord_Phase
@@ -7970,7 +8384,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[75]
+	mi := &file_fsm_pb_board_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7982,7 +8396,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[75]
+	mi := &file_fsm_pb_board_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7995,7 +8409,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{75}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SnapshotRecord) GetBoard() string {
@@ -8102,6 +8516,24 @@ func (x *SnapshotRecord) GetInvalidation() *Invalidation {
 	return nil
 }
 
+func (x *SnapshotRecord) GetReaders() *Readers {
+	if x != nil {
+		if x, ok := x.Record.(*SnapshotRecord_Readers); ok {
+			return x.Readers
+		}
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetReadPair() *ReadPair {
+	if x != nil {
+		if x, ok := x.Record.(*SnapshotRecord_ReadPair); ok {
+			return x.ReadPair
+		}
+	}
+	return nil
+}
+
 func (x *SnapshotRecord) GetUsage() *Usage {
 	if x != nil {
 		if x, ok := x.Record.(*SnapshotRecord_Usage); ok {
@@ -8189,6 +8621,14 @@ type SnapshotRecord_Invalidation struct {
 	Invalidation *Invalidation `protobuf:"bytes,12,opt,name=invalidation,proto3,oneof"`
 }
 
+type SnapshotRecord_Readers struct {
+	Readers *Readers `protobuf:"bytes,13,opt,name=readers,proto3,oneof"`
+}
+
+type SnapshotRecord_ReadPair struct {
+	ReadPair *ReadPair `protobuf:"bytes,14,opt,name=read_pair,json=readPair,proto3,oneof"`
+}
+
 type SnapshotRecord_Usage struct {
 	Usage *Usage `protobuf:"bytes,15,opt,name=usage,proto3,oneof"`
 }
@@ -8225,6 +8665,10 @@ func (*SnapshotRecord_NoteRate) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_Invalidation) isSnapshotRecord_Record() {}
 
+func (*SnapshotRecord_Readers) isSnapshotRecord_Record() {}
+
+func (*SnapshotRecord_ReadPair) isSnapshotRecord_Record() {}
+
 func (*SnapshotRecord_Usage) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_Floor) isSnapshotRecord_Record() {}
@@ -8246,7 +8690,7 @@ type Floor struct {
 
 func (x *Floor) Reset() {
 	*x = Floor{}
-	mi := &file_fsm_pb_board_proto_msgTypes[76]
+	mi := &file_fsm_pb_board_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8258,7 +8702,7 @@ func (x *Floor) String() string {
 func (*Floor) ProtoMessage() {}
 
 func (x *Floor) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[76]
+	mi := &file_fsm_pb_board_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8271,7 +8715,7 @@ func (x *Floor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Floor.ProtoReflect.Descriptor instead.
 func (*Floor) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{76}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Floor) GetKey() string {
@@ -8306,7 +8750,7 @@ type DigestAt struct {
 
 func (x *DigestAt) Reset() {
 	*x = DigestAt{}
-	mi := &file_fsm_pb_board_proto_msgTypes[77]
+	mi := &file_fsm_pb_board_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8318,7 +8762,7 @@ func (x *DigestAt) String() string {
 func (*DigestAt) ProtoMessage() {}
 
 func (x *DigestAt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[77]
+	mi := &file_fsm_pb_board_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8331,7 +8775,7 @@ func (x *DigestAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestAt.ProtoReflect.Descriptor instead.
 func (*DigestAt) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{77}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DigestAt) GetIndex() uint64 {
@@ -8365,7 +8809,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05Batch\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12/\n" +
 	"\x05stamp\x18\x02 \x01(\v2\x19.raftboard.board.v1.StampR\x05stamp\x127\n" +
-	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\x82\x14\n" +
+	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\xbe\x14\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12/\n" +
 	"\x05actor\x18\x02 \x01(\v2\x19.raftboard.board.v1.ActorR\x05actor\x12\x12\n" +
@@ -8402,7 +8846,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x0freport_conflict\x186 \x01(\v2\".raftboard.board.v1.ReportConflictH\x00R\x0ereportConflict\x12@\n" +
 	"\n" +
 	"invalidate\x187 \x01(\v2\x1e.raftboard.board.v1.InvalidateH\x00R\n" +
-	"invalidate\x121\n" +
+	"invalidate\x12:\n" +
+	"\breceipts\x188 \x01(\v2\x1c.raftboard.board.v1.ReceiptsH\x00R\breceipts\x121\n" +
 	"\x05claim\x18< \x01(\v2\x19.raftboard.board.v1.ClaimH\x00R\x05claim\x12>\n" +
 	"\n" +
 	"claim_next\x18= \x01(\v2\x1d.raftboard.board.v1.ClaimNextH\x00R\tclaimNext\x12=\n" +
@@ -8538,7 +8983,18 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\n" +
 	"Invalidate\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"X\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"]\n" +
+	"\bReceipts\x127\n" +
+	"\breceipts\x18\x01 \x03(\v2\x1b.raftboard.board.v1.ReceiptR\breceipts\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\x04R\adropped\"\xcb\x01\n" +
+	"\aReceipt\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04loop\x18\x02 \x01(\tR\x04loop\x12\x10\n" +
+	"\x03ref\x18\x03 \x01(\tR\x03ref\x12'\n" +
+	"\x0fhighest_version\x18\x04 \x01(\x04R\x0ehighestVersion\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x04R\x05count\x12\x16\n" +
+	"\x06author\x18\x06 \x01(\tR\x06author\x12%\n" +
+	"\x0elowest_version\x18\a \x01(\x04R\rlowestVersion\"X\n" +
 	"\x0eReportConflict\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x1a\n" +
@@ -8729,7 +9185,24 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x04loop\x18\x05 \x01(\tR\x04loop\x12\x11\n" +
 	"\x04t_ms\x18\x06 \x01(\x03R\x03tMs\x12\x17\n" +
 	"\awall_ms\x18\a \x01(\x03R\x06wallMs\x12\x10\n" +
-	"\x03rev\x18\b \x01(\x04R\x03rev\"\x8d\x01\n" +
+	"\x03rev\x18\b \x01(\x04R\x03rev\"o\n" +
+	"\aReaders\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x124\n" +
+	"\areaders\x18\x02 \x03(\v2\x1a.raftboard.board.v1.ReaderR\areaders\x12\x1c\n" +
+	"\tforgotten\x18\x03 \x01(\x04R\tforgotten\"\xde\x01\n" +
+	"\x06Reader\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04loop\x18\x02 \x01(\tR\x04loop\x12'\n" +
+	"\x0fhighest_version\x18\x03 \x01(\x04R\x0ehighestVersion\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x04R\x05count\x12%\n" +
+	"\x0elowest_version\x18\x05 \x01(\x04R\rlowestVersion\x12\x11\n" +
+	"\x04t_ms\x18\x06 \x01(\x03R\x03tMs\x12\x17\n" +
+	"\awall_ms\x18\a \x01(\x03R\x06wallMs\x12\x10\n" +
+	"\x03rev\x18\b \x01(\x04R\x03rev\"P\n" +
+	"\bReadPair\x12\x16\n" +
+	"\x06reader\x18\x01 \x01(\tR\x06reader\x12\x16\n" +
+	"\x06author\x18\x02 \x01(\tR\x06author\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x04R\x05count\"\x8d\x01\n" +
 	"\x04Mark\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12D\n" +
 	"\finvalidation\x18\x02 \x01(\v2 .raftboard.board.v1.InvalidationR\finvalidation\x12\x19\n" +
@@ -8891,7 +9364,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"leaderTerm\x12\x1b\n" +
 	"\tleader_id\x18\a \x01(\tR\bleaderId\x12@\n" +
 	"\vleaderships\x18\b \x03(\v2\x1e.raftboard.board.v1.LeadershipR\vleaderships\x12.\n" +
-	"\x05nodes\x18\t \x03(\v2\x18.raftboard.board.v1.NodeR\x05nodes\"\xbe\x03\n" +
+	"\x05nodes\x18\t \x03(\v2\x18.raftboard.board.v1.NodeR\x05nodes\"\xab\x04\n" +
 	"\bCounters\x12\x12\n" +
 	"\x04sets\x18\x01 \x01(\x04R\x04sets\x12\x18\n" +
 	"\aappends\x18\x02 \x01(\x04R\aappends\x12\x18\n" +
@@ -8906,7 +9379,11 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	" \x01(\x04R\brefusals\x12)\n" +
 	"\x10notes_suppressed\x18\v \x01(\x04R\x0fnotesSuppressed\x12\x1c\n" +
 	"\tcompletes\x18\f \x01(\x04R\tcompletes\x12#\n" +
-	"\rlate_renewals\x18\r \x01(\x04R\flateRenewals\x12\x14\n" +
+	"\rlate_renewals\x18\r \x01(\x04R\flateRenewals\x12\x1f\n" +
+	"\vcross_reads\x18\x0e \x01(\x04R\n" +
+	"crossReads\x12#\n" +
+	"\rreads_dropped\x18\x0f \x01(\x04R\freadsDropped\x12%\n" +
+	"\x0ereads_unpaired\x18\x10 \x01(\x04R\rreadsUnpaired\x12\x14\n" +
 	"\x05parks\x18\x11 \x01(\x04R\x05parks\"\xcc\x01\n" +
 	"\x05Usage\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12\x1c\n" +
@@ -9040,7 +9517,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"ConflictBy\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x10\n" +
-	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\xcf\x06\n" +
+	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\xc5\a\n" +
 	"\x0eSnapshotRecord\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x123\n" +
 	"\x04head\x18\x02 \x01(\v2\x1d.raftboard.board.v1.BoardHeadH\x00R\x04head\x121\n" +
@@ -9053,7 +9530,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x06digest\x18\t \x01(\v2\x1c.raftboard.board.v1.DigestAtH\x00R\x06digest\x12;\n" +
 	"\tnote_rate\x18\n" +
 	" \x01(\v2\x1c.raftboard.board.v1.NoteRateH\x00R\bnoteRate\x12F\n" +
-	"\finvalidation\x18\f \x01(\v2 .raftboard.board.v1.InvalidationH\x00R\finvalidation\x121\n" +
+	"\finvalidation\x18\f \x01(\v2 .raftboard.board.v1.InvalidationH\x00R\finvalidation\x127\n" +
+	"\areaders\x18\r \x01(\v2\x1b.raftboard.board.v1.ReadersH\x00R\areaders\x12;\n" +
+	"\tread_pair\x18\x0e \x01(\v2\x1c.raftboard.board.v1.ReadPairH\x00R\breadPair\x121\n" +
 	"\x05usage\x18\x0f \x01(\v2\x19.raftboard.board.v1.UsageH\x00R\x05usage\x121\n" +
 	"\x05floor\x18\x12 \x01(\v2\x19.raftboard.board.v1.FloorH\x00R\x05floor\x121\n" +
 	"\x05phase\x18\x14 \x01(\v2\x19.raftboard.board.v1.PhaseH\x00R\x05phase\x12>\n" +
@@ -9114,7 +9593,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x16LOOP_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOOP_STATE_ACTIVE\x10\x01\x12\x17\n" +
 	"\x13LOOP_STATE_INACTIVE\x10\x02\x12\x14\n" +
-	"\x10LOOP_STATE_ENDED\x10\x03*\xb3\x05\n" +
+	"\x10LOOP_STATE_ENDED\x10\x03*\xc2\x05\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_APPEND\x10\x01\x12\f\n" +
@@ -9151,7 +9630,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x11KIND_PHASE_REOPEN\x10#\x12\x11\n" +
 	"\rKIND_CONFLICT\x10@\x12\x10\n" +
 	"\fKIND_REFUSED\x10A\x12\x17\n" +
-	"\x13KIND_FENCE_REJECTED\x10B*}\n" +
+	"\x13KIND_FENCE_REJECTED\x10B\x12\r\n" +
+	"\tKIND_READ\x10C*}\n" +
 	"\aSurface\x12\x17\n" +
 	"\x13SURFACE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -9235,7 +9715,7 @@ func file_fsm_pb_board_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_pb_board_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_fsm_pb_board_proto_goTypes = []any{
 	(Role)(0),               // 0: raftboard.board.v1.Role
 	(PhaseStatus)(0),        // 1: raftboard.board.v1.PhaseStatus
@@ -9277,55 +9757,60 @@ var file_fsm_pb_board_proto_goTypes = []any{
 	(*TxnOp)(nil),           // 37: raftboard.board.v1.TxnOp
 	(*Txn)(nil),             // 38: raftboard.board.v1.Txn
 	(*Invalidate)(nil),      // 39: raftboard.board.v1.Invalidate
-	(*ReportConflict)(nil),  // 40: raftboard.board.v1.ReportConflict
-	(*Claim)(nil),           // 41: raftboard.board.v1.Claim
-	(*ClaimNext)(nil),       // 42: raftboard.board.v1.ClaimNext
-	(*Heartbeat)(nil),       // 43: raftboard.board.v1.Heartbeat
-	(*Release)(nil),         // 44: raftboard.board.v1.Release
-	(*Complete)(nil),        // 45: raftboard.board.v1.Complete
-	(*Fail)(nil),            // 46: raftboard.board.v1.Fail
-	(*Reopen)(nil),          // 47: raftboard.board.v1.Reopen
-	(*ForceRelease)(nil),    // 48: raftboard.board.v1.ForceRelease
-	(*Unpark)(nil),          // 49: raftboard.board.v1.Unpark
-	(*PhaseDefine)(nil),     // 50: raftboard.board.v1.PhaseDefine
-	(*PhaseSpec)(nil),       // 51: raftboard.board.v1.PhaseSpec
-	(*ExpectedKey)(nil),     // 52: raftboard.board.v1.ExpectedKey
-	(*PhaseInput)(nil),      // 53: raftboard.board.v1.PhaseInput
-	(*PhaseLock)(nil),       // 54: raftboard.board.v1.PhaseLock
-	(*PhaseRenew)(nil),      // 55: raftboard.board.v1.PhaseRenew
-	(*PhaseUnlock)(nil),     // 56: raftboard.board.v1.PhaseUnlock
-	(*PhaseWrite)(nil),      // 57: raftboard.board.v1.PhaseWrite
-	(*PhaseComplete)(nil),   // 58: raftboard.board.v1.PhaseComplete
-	(*PhaseReopen)(nil),     // 59: raftboard.board.v1.PhaseReopen
-	(*Phase)(nil),           // 60: raftboard.board.v1.Phase
-	(*PhaseData)(nil),       // 61: raftboard.board.v1.PhaseData
-	(*Namespace)(nil),       // 62: raftboard.board.v1.Namespace
-	(*BoardSettings)(nil),   // 63: raftboard.board.v1.BoardSettings
-	(*Entry)(nil),           // 64: raftboard.board.v1.Entry
-	(*Invalidation)(nil),    // 65: raftboard.board.v1.Invalidation
-	(*Mark)(nil),            // 66: raftboard.board.v1.Mark
-	(*Previous)(nil),        // 67: raftboard.board.v1.Previous
-	(*Lease)(nil),           // 68: raftboard.board.v1.Lease
-	(*Ended)(nil),           // 69: raftboard.board.v1.Ended
-	(*Loop)(nil),            // 70: raftboard.board.v1.Loop
-	(*Kept)(nil),            // 71: raftboard.board.v1.Kept
-	(*Event)(nil),           // 72: raftboard.board.v1.Event
-	(*Node)(nil),            // 73: raftboard.board.v1.Node
-	(*Leadership)(nil),      // 74: raftboard.board.v1.Leadership
-	(*ClusterRecord)(nil),   // 75: raftboard.board.v1.ClusterRecord
-	(*Counters)(nil),        // 76: raftboard.board.v1.Counters
-	(*Usage)(nil),           // 77: raftboard.board.v1.Usage
-	(*NamespaceCounts)(nil), // 78: raftboard.board.v1.NamespaceCounts
-	(*Result)(nil),          // 79: raftboard.board.v1.Result
-	(*LoopStatus)(nil),      // 80: raftboard.board.v1.LoopStatus
-	(*SnapshotHeader)(nil),  // 81: raftboard.board.v1.SnapshotHeader
-	(*BoardHead)(nil),       // 82: raftboard.board.v1.BoardHead
-	(*NoteRate)(nil),        // 83: raftboard.board.v1.NoteRate
-	(*ConflictCount)(nil),   // 84: raftboard.board.v1.ConflictCount
-	(*ConflictBy)(nil),      // 85: raftboard.board.v1.ConflictBy
-	(*SnapshotRecord)(nil),  // 86: raftboard.board.v1.SnapshotRecord
-	(*Floor)(nil),           // 87: raftboard.board.v1.Floor
-	(*DigestAt)(nil),        // 88: raftboard.board.v1.DigestAt
+	(*Receipts)(nil),        // 40: raftboard.board.v1.Receipts
+	(*Receipt)(nil),         // 41: raftboard.board.v1.Receipt
+	(*ReportConflict)(nil),  // 42: raftboard.board.v1.ReportConflict
+	(*Claim)(nil),           // 43: raftboard.board.v1.Claim
+	(*ClaimNext)(nil),       // 44: raftboard.board.v1.ClaimNext
+	(*Heartbeat)(nil),       // 45: raftboard.board.v1.Heartbeat
+	(*Release)(nil),         // 46: raftboard.board.v1.Release
+	(*Complete)(nil),        // 47: raftboard.board.v1.Complete
+	(*Fail)(nil),            // 48: raftboard.board.v1.Fail
+	(*Reopen)(nil),          // 49: raftboard.board.v1.Reopen
+	(*ForceRelease)(nil),    // 50: raftboard.board.v1.ForceRelease
+	(*Unpark)(nil),          // 51: raftboard.board.v1.Unpark
+	(*PhaseDefine)(nil),     // 52: raftboard.board.v1.PhaseDefine
+	(*PhaseSpec)(nil),       // 53: raftboard.board.v1.PhaseSpec
+	(*ExpectedKey)(nil),     // 54: raftboard.board.v1.ExpectedKey
+	(*PhaseInput)(nil),      // 55: raftboard.board.v1.PhaseInput
+	(*PhaseLock)(nil),       // 56: raftboard.board.v1.PhaseLock
+	(*PhaseRenew)(nil),      // 57: raftboard.board.v1.PhaseRenew
+	(*PhaseUnlock)(nil),     // 58: raftboard.board.v1.PhaseUnlock
+	(*PhaseWrite)(nil),      // 59: raftboard.board.v1.PhaseWrite
+	(*PhaseComplete)(nil),   // 60: raftboard.board.v1.PhaseComplete
+	(*PhaseReopen)(nil),     // 61: raftboard.board.v1.PhaseReopen
+	(*Phase)(nil),           // 62: raftboard.board.v1.Phase
+	(*PhaseData)(nil),       // 63: raftboard.board.v1.PhaseData
+	(*Namespace)(nil),       // 64: raftboard.board.v1.Namespace
+	(*BoardSettings)(nil),   // 65: raftboard.board.v1.BoardSettings
+	(*Entry)(nil),           // 66: raftboard.board.v1.Entry
+	(*Invalidation)(nil),    // 67: raftboard.board.v1.Invalidation
+	(*Readers)(nil),         // 68: raftboard.board.v1.Readers
+	(*Reader)(nil),          // 69: raftboard.board.v1.Reader
+	(*ReadPair)(nil),        // 70: raftboard.board.v1.ReadPair
+	(*Mark)(nil),            // 71: raftboard.board.v1.Mark
+	(*Previous)(nil),        // 72: raftboard.board.v1.Previous
+	(*Lease)(nil),           // 73: raftboard.board.v1.Lease
+	(*Ended)(nil),           // 74: raftboard.board.v1.Ended
+	(*Loop)(nil),            // 75: raftboard.board.v1.Loop
+	(*Kept)(nil),            // 76: raftboard.board.v1.Kept
+	(*Event)(nil),           // 77: raftboard.board.v1.Event
+	(*Node)(nil),            // 78: raftboard.board.v1.Node
+	(*Leadership)(nil),      // 79: raftboard.board.v1.Leadership
+	(*ClusterRecord)(nil),   // 80: raftboard.board.v1.ClusterRecord
+	(*Counters)(nil),        // 81: raftboard.board.v1.Counters
+	(*Usage)(nil),           // 82: raftboard.board.v1.Usage
+	(*NamespaceCounts)(nil), // 83: raftboard.board.v1.NamespaceCounts
+	(*Result)(nil),          // 84: raftboard.board.v1.Result
+	(*LoopStatus)(nil),      // 85: raftboard.board.v1.LoopStatus
+	(*SnapshotHeader)(nil),  // 86: raftboard.board.v1.SnapshotHeader
+	(*BoardHead)(nil),       // 87: raftboard.board.v1.BoardHead
+	(*NoteRate)(nil),        // 88: raftboard.board.v1.NoteRate
+	(*ConflictCount)(nil),   // 89: raftboard.board.v1.ConflictCount
+	(*ConflictBy)(nil),      // 90: raftboard.board.v1.ConflictBy
+	(*SnapshotRecord)(nil),  // 91: raftboard.board.v1.SnapshotRecord
+	(*Floor)(nil),           // 92: raftboard.board.v1.Floor
+	(*DigestAt)(nil),        // 93: raftboard.board.v1.DigestAt
 }
 var file_fsm_pb_board_proto_depIdxs = []int32{
 	0,   // 0: raftboard.board.v1.Actor.roles:type_name -> raftboard.board.v1.Role
@@ -9351,103 +9836,108 @@ var file_fsm_pb_board_proto_depIdxs = []int32{
 	33,  // 20: raftboard.board.v1.Command.append:type_name -> raftboard.board.v1.Append
 	34,  // 21: raftboard.board.v1.Command.delete:type_name -> raftboard.board.v1.Delete
 	38,  // 22: raftboard.board.v1.Command.txn:type_name -> raftboard.board.v1.Txn
-	40,  // 23: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
+	42,  // 23: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
 	39,  // 24: raftboard.board.v1.Command.invalidate:type_name -> raftboard.board.v1.Invalidate
-	41,  // 25: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
-	42,  // 26: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
-	43,  // 27: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
-	44,  // 28: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
-	45,  // 29: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
-	46,  // 30: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
-	47,  // 31: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
-	48,  // 32: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
-	49,  // 33: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
-	50,  // 34: raftboard.board.v1.Command.phase_define:type_name -> raftboard.board.v1.PhaseDefine
-	54,  // 35: raftboard.board.v1.Command.phase_lock:type_name -> raftboard.board.v1.PhaseLock
-	55,  // 36: raftboard.board.v1.Command.phase_renew:type_name -> raftboard.board.v1.PhaseRenew
-	56,  // 37: raftboard.board.v1.Command.phase_unlock:type_name -> raftboard.board.v1.PhaseUnlock
-	57,  // 38: raftboard.board.v1.Command.phase_write:type_name -> raftboard.board.v1.PhaseWrite
-	58,  // 39: raftboard.board.v1.Command.phase_complete:type_name -> raftboard.board.v1.PhaseComplete
-	59,  // 40: raftboard.board.v1.Command.phase_reopen:type_name -> raftboard.board.v1.PhaseReopen
-	73,  // 41: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
-	63,  // 42: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
-	63,  // 43: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
-	28,  // 44: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
-	29,  // 45: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
-	29,  // 46: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	29,  // 47: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
-	29,  // 48: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	29,  // 49: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
-	36,  // 50: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
-	29,  // 51: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
-	32,  // 52: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
-	33,  // 53: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
-	34,  // 54: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
-	41,  // 55: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
-	44,  // 56: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
-	45,  // 57: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
-	46,  // 58: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
-	35,  // 59: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
-	37,  // 60: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
-	51,  // 61: raftboard.board.v1.PhaseDefine.phases:type_name -> raftboard.board.v1.PhaseSpec
-	52,  // 62: raftboard.board.v1.PhaseSpec.expected:type_name -> raftboard.board.v1.ExpectedKey
-	53,  // 63: raftboard.board.v1.PhaseWrite.inputs:type_name -> raftboard.board.v1.PhaseInput
-	53,  // 64: raftboard.board.v1.PhaseComplete.inputs:type_name -> raftboard.board.v1.PhaseInput
-	1,   // 65: raftboard.board.v1.Phase.status:type_name -> raftboard.board.v1.PhaseStatus
-	52,  // 66: raftboard.board.v1.Phase.expected:type_name -> raftboard.board.v1.ExpectedKey
-	53,  // 67: raftboard.board.v1.Phase.inputs:type_name -> raftboard.board.v1.PhaseInput
-	2,   // 68: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
-	62,  // 69: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
-	29,  // 70: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	65,  // 71: raftboard.board.v1.Mark.invalidation:type_name -> raftboard.board.v1.Invalidation
-	4,   // 72: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
-	3,   // 73: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
-	4,   // 74: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
-	67,  // 75: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
-	4,   // 76: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
-	5,   // 77: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
-	69,  // 78: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
-	8,   // 79: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
-	9,   // 80: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
-	6,   // 81: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
-	7,   // 82: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
-	4,   // 83: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
-	9,   // 84: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
-	74,  // 85: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
-	73,  // 86: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
-	8,   // 87: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
-	9,   // 88: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
-	67,  // 89: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
-	78,  // 90: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	69,  // 91: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
-	80,  // 92: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
-	79,  // 93: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
-	10,  // 94: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
-	9,   // 95: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
-	5,   // 96: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
-	75,  // 97: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	63,  // 98: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
-	76,  // 99: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
-	85,  // 100: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
-	82,  // 101: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
-	64,  // 102: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
-	68,  // 103: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
-	70,  // 104: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
-	71,  // 105: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
-	72,  // 106: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
-	84,  // 107: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
-	88,  // 108: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
-	83,  // 109: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
-	65,  // 110: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
-	77,  // 111: raftboard.board.v1.SnapshotRecord.usage:type_name -> raftboard.board.v1.Usage
-	87,  // 112: raftboard.board.v1.SnapshotRecord.floor:type_name -> raftboard.board.v1.Floor
-	60,  // 113: raftboard.board.v1.SnapshotRecord.phase:type_name -> raftboard.board.v1.Phase
-	61,  // 114: raftboard.board.v1.SnapshotRecord.phase_data:type_name -> raftboard.board.v1.PhaseData
-	115, // [115:115] is the sub-list for method output_type
-	115, // [115:115] is the sub-list for method input_type
-	115, // [115:115] is the sub-list for extension type_name
-	115, // [115:115] is the sub-list for extension extendee
-	0,   // [0:115] is the sub-list for field type_name
+	40,  // 25: raftboard.board.v1.Command.receipts:type_name -> raftboard.board.v1.Receipts
+	43,  // 26: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
+	44,  // 27: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
+	45,  // 28: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
+	46,  // 29: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
+	47,  // 30: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
+	48,  // 31: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
+	49,  // 32: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
+	50,  // 33: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
+	51,  // 34: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
+	52,  // 35: raftboard.board.v1.Command.phase_define:type_name -> raftboard.board.v1.PhaseDefine
+	56,  // 36: raftboard.board.v1.Command.phase_lock:type_name -> raftboard.board.v1.PhaseLock
+	57,  // 37: raftboard.board.v1.Command.phase_renew:type_name -> raftboard.board.v1.PhaseRenew
+	58,  // 38: raftboard.board.v1.Command.phase_unlock:type_name -> raftboard.board.v1.PhaseUnlock
+	59,  // 39: raftboard.board.v1.Command.phase_write:type_name -> raftboard.board.v1.PhaseWrite
+	60,  // 40: raftboard.board.v1.Command.phase_complete:type_name -> raftboard.board.v1.PhaseComplete
+	61,  // 41: raftboard.board.v1.Command.phase_reopen:type_name -> raftboard.board.v1.PhaseReopen
+	78,  // 42: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
+	65,  // 43: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
+	65,  // 44: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
+	28,  // 45: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
+	29,  // 46: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
+	29,  // 47: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	29,  // 48: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
+	29,  // 49: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	29,  // 50: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
+	36,  // 51: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
+	29,  // 52: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
+	32,  // 53: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
+	33,  // 54: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
+	34,  // 55: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
+	43,  // 56: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
+	46,  // 57: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
+	47,  // 58: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
+	48,  // 59: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
+	35,  // 60: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
+	37,  // 61: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
+	41,  // 62: raftboard.board.v1.Receipts.receipts:type_name -> raftboard.board.v1.Receipt
+	53,  // 63: raftboard.board.v1.PhaseDefine.phases:type_name -> raftboard.board.v1.PhaseSpec
+	54,  // 64: raftboard.board.v1.PhaseSpec.expected:type_name -> raftboard.board.v1.ExpectedKey
+	55,  // 65: raftboard.board.v1.PhaseWrite.inputs:type_name -> raftboard.board.v1.PhaseInput
+	55,  // 66: raftboard.board.v1.PhaseComplete.inputs:type_name -> raftboard.board.v1.PhaseInput
+	1,   // 67: raftboard.board.v1.Phase.status:type_name -> raftboard.board.v1.PhaseStatus
+	54,  // 68: raftboard.board.v1.Phase.expected:type_name -> raftboard.board.v1.ExpectedKey
+	55,  // 69: raftboard.board.v1.Phase.inputs:type_name -> raftboard.board.v1.PhaseInput
+	2,   // 70: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
+	64,  // 71: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
+	29,  // 72: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	69,  // 73: raftboard.board.v1.Readers.readers:type_name -> raftboard.board.v1.Reader
+	67,  // 74: raftboard.board.v1.Mark.invalidation:type_name -> raftboard.board.v1.Invalidation
+	4,   // 75: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
+	3,   // 76: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
+	4,   // 77: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
+	72,  // 78: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
+	4,   // 79: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
+	5,   // 80: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
+	74,  // 81: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
+	8,   // 82: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
+	9,   // 83: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
+	6,   // 84: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
+	7,   // 85: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
+	4,   // 86: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
+	9,   // 87: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
+	79,  // 88: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
+	78,  // 89: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
+	8,   // 90: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
+	9,   // 91: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
+	72,  // 92: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
+	83,  // 93: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	74,  // 94: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
+	85,  // 95: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
+	84,  // 96: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
+	10,  // 97: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
+	9,   // 98: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
+	5,   // 99: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
+	80,  // 100: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	65,  // 101: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
+	81,  // 102: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
+	90,  // 103: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
+	87,  // 104: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
+	66,  // 105: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
+	73,  // 106: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
+	75,  // 107: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
+	76,  // 108: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
+	77,  // 109: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
+	89,  // 110: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
+	93,  // 111: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
+	88,  // 112: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
+	67,  // 113: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
+	68,  // 114: raftboard.board.v1.SnapshotRecord.readers:type_name -> raftboard.board.v1.Readers
+	70,  // 115: raftboard.board.v1.SnapshotRecord.read_pair:type_name -> raftboard.board.v1.ReadPair
+	82,  // 116: raftboard.board.v1.SnapshotRecord.usage:type_name -> raftboard.board.v1.Usage
+	92,  // 117: raftboard.board.v1.SnapshotRecord.floor:type_name -> raftboard.board.v1.Floor
+	62,  // 118: raftboard.board.v1.SnapshotRecord.phase:type_name -> raftboard.board.v1.Phase
+	63,  // 119: raftboard.board.v1.SnapshotRecord.phase_data:type_name -> raftboard.board.v1.PhaseData
+	120, // [120:120] is the sub-list for method output_type
+	120, // [120:120] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 func init() { file_fsm_pb_board_proto_init() }
@@ -9477,6 +9967,7 @@ func file_fsm_pb_board_proto_init() {
 		(*Command_Txn)(nil),
 		(*Command_ReportConflict)(nil),
 		(*Command_Invalidate)(nil),
+		(*Command_Receipts)(nil),
 		(*Command_Claim)(nil),
 		(*Command_ClaimNext)(nil),
 		(*Command_Heartbeat)(nil),
@@ -9510,15 +10001,15 @@ func file_fsm_pb_board_proto_init() {
 		(*TxnOp_Complete)(nil),
 		(*TxnOp_Fail)(nil),
 	}
-	file_fsm_pb_board_proto_msgTypes[30].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[31].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[32].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[33].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[34].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[43].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[44].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[36].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[45].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[46].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[68].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[75].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[48].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[73].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[80].OneofWrappers = []any{
 		(*SnapshotRecord_Head)(nil),
 		(*SnapshotRecord_Entry)(nil),
 		(*SnapshotRecord_Lease)(nil),
@@ -9529,6 +10020,8 @@ func file_fsm_pb_board_proto_init() {
 		(*SnapshotRecord_Digest)(nil),
 		(*SnapshotRecord_NoteRate)(nil),
 		(*SnapshotRecord_Invalidation)(nil),
+		(*SnapshotRecord_Readers)(nil),
+		(*SnapshotRecord_ReadPair)(nil),
 		(*SnapshotRecord_Usage)(nil),
 		(*SnapshotRecord_Floor)(nil),
 		(*SnapshotRecord_Phase)(nil),
@@ -9540,7 +10033,7 @@ func file_fsm_pb_board_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_pb_board_proto_rawDesc), len(file_fsm_pb_board_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   78,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

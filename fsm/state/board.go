@@ -29,6 +29,8 @@ type board struct {
 	marks     Table[*boardpb.Invalidation]
 	same      map[string]*sameIndex // by append key, as far as it was asked for
 	seed      maphash.Seed
+	readers   Table[*boardpb.Readers]
+	pairs     Table[*boardpb.ReadPair]
 	usage     Table[*boardpb.Usage] // by the pattern of the namespace
 	phases    Table[*boardpb.Phase]
 	phaseData Table[*boardpb.PhaseData]
@@ -76,7 +78,7 @@ type head struct {
 // Counters is boardpb.Counters by value: it changes with nearly every command.
 type Counters struct {
 	Sets, Appends, Deletes, Conflicts, PersistentConflicts, Claims, Reclaims, Expiries,
-	FenceRejections, Refusals, NotesSuppressed, Completes, LateRenewals, Parks uint64
+	FenceRejections, Refusals, NotesSuppressed, Completes, LateRenewals, CrossReads, ReadsDropped, ReadsUnpaired, Parks uint64
 }
 
 func newBoard(s *State, name string) *board {
@@ -92,6 +94,8 @@ func newBoard(s *State, name string) *board {
 		marks:     newTable[*boardpb.Invalidation](g),
 		same:      map[string]*sameIndex{},
 		seed:      maphash.MakeSeed(),
+		readers:   newTable[*boardpb.Readers](g),
+		pairs:     newTable[*boardpb.ReadPair](g),
 		usage:     newTable[*boardpb.Usage](g),
 		phases:    newTable[*boardpb.Phase](g),
 		phaseData: newTable[*boardpb.PhaseData](g),
@@ -316,7 +320,8 @@ func headSum(board string, h *head, changes, notes *eventLog, settSum Sum) Sum {
 	e.i64(h.createdWall)
 	c := &h.counters
 	e.u64s([]uint64{c.Sets, c.Appends, c.Deletes, c.Conflicts, c.PersistentConflicts, c.Claims, c.Reclaims,
-		c.Expiries, c.FenceRejections, c.Refusals, c.NotesSuppressed, c.Completes, c.LateRenewals, c.Parks})
+		c.Expiries, c.FenceRejections, c.Refusals, c.NotesSuppressed, c.Completes, c.LateRenewals, c.CrossReads,
+		c.ReadsDropped, c.ReadsUnpaired, c.Parks})
 	e.u64s([]uint64{changes.first, changes.next, notes.first, notes.next})
 	return e.sum().plus(settSum)
 }

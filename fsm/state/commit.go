@@ -35,6 +35,8 @@ func (x *Txn) Commit() (rev uint64) {
 	commitPlain(x, at, &x.conflicts, &b.conflicts, (*encoder).conflict)
 	commitPlain(x, at, &x.rates, &b.rates, (*encoder).noteRate)
 	commitPlain(x, at, &x.marks, &b.marks, (*encoder).invalidation)
+	commitPlain(x, at, &x.readers, &b.readers, (*encoder).readers)
+	commitPlain(x, at, &x.pairs, &b.pairs, (*encoder).readPair)
 	commitPlain(x, at, &x.usage, &b.usage, (*encoder).usage)
 	commitPlain(x, at, &x.phases, &b.phases, (*encoder).phase)
 	commitPlain(x, at, &x.phaseData, &b.phaseData, (*encoder).phaseData)
@@ -55,6 +57,7 @@ func (x *Txn) empty() bool {
 	return len(x.events) == 0 && x.compactEvents == 0 && x.head == x.b.head &&
 		len(x.entries.list) == 0 && len(x.leases.list) == 0 && len(x.loops.list) == 0 &&
 		len(x.kept.list) == 0 && len(x.conflicts.list) == 0 && len(x.rates.list) == 0 && len(x.marks.list) == 0 &&
+		len(x.readers.list) == 0 && len(x.pairs.list) == 0 &&
 		len(x.usage.list) == 0 && len(x.phases.list) == 0 && len(x.phaseData.list) == 0
 }
 

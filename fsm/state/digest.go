@@ -252,6 +252,32 @@ func (e *encoder) invalidation(board string, v *boardpb.Invalidation) Sum {
 	return e.sum()
 }
 
+func (e *encoder) readers(board string, v *boardpb.Readers) Sum {
+	e.start('D', board)
+	e.str(v.Ref)
+	e.u64(uint64(len(v.Readers)))
+	for _, r := range v.Readers {
+		e.str(r.Principal)
+		e.str(r.Loop)
+		e.u64(r.HighestVersion)
+		e.u64(r.Count)
+		e.u64(r.LowestVersion)
+		e.i64(r.TMs)
+		e.i64(r.WallMs)
+		e.u64(r.Rev)
+	}
+	e.u64(v.Forgotten)
+	return e.sum()
+}
+
+func (e *encoder) readPair(board string, v *boardpb.ReadPair) Sum {
+	e.start('P', board)
+	e.str(v.Reader)
+	e.str(v.Author)
+	e.u64(v.Count)
+	return e.sum()
+}
+
 func (e *encoder) noteRate(board string, v *boardpb.NoteRate) Sum {
 	e.start('N', board)
 	e.str(v.Principal)

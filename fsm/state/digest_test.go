@@ -117,7 +117,7 @@ func records() map[string]struct {
 	entry, lease, loop, kept := &boardpb.Entry{}, &boardpb.Lease{}, &boardpb.Loop{}, &boardpb.Kept{}
 	phase, data := &boardpb.Phase{}, &boardpb.PhaseData{}
 	event, conflict, rate := &boardpb.Event{}, &boardpb.ConflictCount{}, &boardpb.NoteRate{}
-	mark := &boardpb.Invalidation{}
+	mark, readers, pair := &boardpb.Invalidation{}, &boardpb.Readers{}, &boardpb.ReadPair{}
 	usage, floor := &boardpb.Usage{}, &boardpb.Floor{}
 	all := map[string]record{
 		"entry":    {entry, func(e *encoder, b string) Sum { return e.entry(b, entry) }},
@@ -131,6 +131,8 @@ func records() map[string]struct {
 		"mark":     {mark, func(e *encoder, b string) Sum { return e.invalidation(b, mark) }},
 		"usage":    {usage, func(e *encoder, b string) Sum { return e.usage(b, usage) }},
 		"floor":    {floor, func(e *encoder, b string) Sum { return e.floor(b, floor) }},
+		"readers":  {readers, func(e *encoder, b string) Sum { return e.readers(b, readers) }},
+		"pair":     {pair, func(e *encoder, b string) Sum { return e.readPair(b, pair) }},
 		"rate":     {rate, func(e *encoder, b string) Sum { return e.noteRate(b, rate) }},
 	}
 	for _, r := range all {
@@ -280,6 +282,9 @@ func TestEncodingsMatchTheirGoldenVectors(t *testing.T) {
 			" 368efe85f05c485407e0161b2c5187b2",
 		"conflict": "4302623106746578742d310206746578742d33ec07ed0706746578742d37f007f107" +
 			" e4d4dbcd4bac7be58b3d072a485517f1",
+		"readers": "4402623106746578742d310206746578742d3306746578742d34ed07ee07ef07e00fe20ff20707746578742d313207746578742d3133" +
+			"f607f707f807f20ff40ffb07fc07 ae90de4666e72d01bf19b2c106decfbf",
+		"pair": "5002623106746578742d3106746578742d32eb07 b9f00781fa38cfb6eed4ab3c12aaff10",
 		"rate": "4e02623106746578742d31ea07" +
 			" cc33394451e628a6d5a91dcdc406be99",
 		"usage": "5502623106746578742d3105ea07eb07ec07ed07ee0702ef07f007" +

@@ -17,7 +17,7 @@
 //	view.go    reading                          load.go    snapshots
 //	key.go     keys, patterns, names            schema.go  the namespace table
 //	past.go    a board as it was at a rev       marks.go   citations, what was invalidated
-//	ref.go     refs to records
+//	ref.go     refs to records                  readers.go who read what
 //	digest.go  our own encoding                 limits.go  numbers that change a result
 //	recent.go  what keys hold now, by rev
 package state

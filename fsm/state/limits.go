@@ -22,8 +22,11 @@ const (
 	MaxNonce               = 128
 	MaxIdemKey             = 64
 	MaxPrincipal           = 48
-	MaxTxn                 = 64 // guards, and operations
-	MaxCites               = 64 // refs of one write
+	MaxTxn                 = 64   // guards, and operations
+	MaxCites               = 64   // refs of one write
+	MaxReceipts            = 1024 // of one command
+	MaxReaders             = 32   // of one record
+	MaxReadPairs           = 4096 // of reader and author, counted one by one
 	MaxNamespaces          = 128
 	MaxBoards              = 256
 	MaxNodeText            = 512 // bytes of an id, a name, an address, a version of a node

@@ -68,6 +68,12 @@ func (p *published) export(each func(*boardpb.SnapshotRecord) error) (err error)
 	walk(p.floors, p.at, &err, func(f *boardpb.Floor) bool {
 		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Floor{Floor: f}})
 	})
+	walk(p.readers, p.at, &err, func(v *boardpb.Readers) bool {
+		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Readers{Readers: v}})
+	})
+	walk(p.pairs, p.at, &err, func(v *boardpb.ReadPair) bool {
+		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_ReadPair{ReadPair: v}})
+	})
 	walk(p.usage, p.at, &err, func(u *boardpb.Usage) bool {
 		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_Usage{Usage: u}})
 	})
@@ -111,7 +117,8 @@ func (c *Counters) message() *boardpb.Counters {
 		Sets: c.Sets, Appends: c.Appends, Deletes: c.Deletes, Conflicts: c.Conflicts,
 		PersistentConflicts: c.PersistentConflicts, Claims: c.Claims, Reclaims: c.Reclaims, Expiries: c.Expiries,
 		FenceRejections: c.FenceRejections, Refusals: c.Refusals, NotesSuppressed: c.NotesSuppressed,
-		Completes: c.Completes, LateRenewals: c.LateRenewals, Parks: c.Parks,
+		Completes: c.Completes, LateRenewals: c.LateRenewals,
+		CrossReads: c.CrossReads, ReadsDropped: c.ReadsDropped, ReadsUnpaired: c.ReadsUnpaired, Parks: c.Parks,
 	}
 }
 
@@ -160,6 +167,12 @@ func (l *Loader) Load(r *boardpb.SnapshotRecord) error {
 	case *boardpb.SnapshotRecord_Invalidation:
 		sum = e.invalidation(b.name, v.Invalidation)
 		b.marks.put(0, v.Invalidation.Ref, v.Invalidation)
+	case *boardpb.SnapshotRecord_Readers:
+		sum = e.readers(b.name, v.Readers)
+		b.readers.put(0, v.Readers.Ref, v.Readers)
+	case *boardpb.SnapshotRecord_ReadPair:
+		sum = e.readPair(b.name, v.ReadPair)
+		b.pairs.put(0, pairID(v.ReadPair.Reader, v.ReadPair.Author), v.ReadPair)
 	case *boardpb.SnapshotRecord_Usage:
 		sum = e.usage(b.name, v.Usage)
 		b.usage.put(0, v.Usage.Pattern, v.Usage)
@@ -217,6 +230,7 @@ func (l *Loader) loadHead(h *boardpb.BoardHead) error {
 			PersistentConflicts: c.GetPersistentConflicts(), Claims: c.GetClaims(), Reclaims: c.GetReclaims(),
 			Expiries: c.GetExpiries(), FenceRejections: c.GetFenceRejections(), Refusals: c.GetRefusals(),
 			NotesSuppressed: c.GetNotesSuppressed(), Completes: c.GetCompletes(), LateRenewals: c.GetLateRenewals(),
+			CrossReads: c.GetCrossReads(), ReadsDropped: c.GetReadsDropped(), ReadsUnpaired: c.GetReadsUnpaired(),
 			Parks: c.GetParks(),
 		},
 	}

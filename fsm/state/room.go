@@ -59,6 +59,7 @@ func (x *Txn) dropTombs(except string, limit int, more func() bool) {
 		if x.Conflicts(key) != nil {
 			x.conflicts.put(key, nil, true)
 		}
+		x.forgetReaders(key)
 	}
 }
 

@@ -21,11 +21,14 @@ type Txn struct {
 	conflicts staged[*boardpb.ConflictCount]
 	rates     staged[*boardpb.NoteRate]
 	marks     staged[*boardpb.Invalidation]
+	readers   staged[*boardpb.Readers]
+	pairs     staged[*boardpb.ReadPair]
 	usage     staged[*boardpb.Usage]
 	phases    staged[*boardpb.Phase]
 	phaseData staged[*boardpb.PhaseData]
 	events    []*boardpb.Event
 
+	newPairs      int            // of those staged
 	compactEvents uint64         // events before this rev go at Commit
 	lostStates    map[string]int // earlier states that go at Commit, by lease
 }
@@ -106,12 +109,14 @@ func (x *Txn) Discard() {
 	x.conflicts.reset()
 	x.rates.reset()
 	x.marks.reset()
+	x.readers.reset()
+	x.pairs.reset()
 	x.usage.reset()
 	x.phases.reset()
 	x.phaseData.reset()
 	clear(x.events)
 	x.events = x.events[:0]
-	x.head, x.compactEvents, x.lostStates = x.b.head, 0, nil
+	x.head, x.newPairs, x.compactEvents, x.lostStates = x.b.head, 0, 0, nil
 }
 
 // T is board time, Wall wall time; Passed and When are the rule of expiry.

@@ -39,6 +39,8 @@ type published struct {
 	conflicts Index[*boardpb.ConflictCount]
 	rates     Index[*boardpb.NoteRate]
 	marks     Index[*boardpb.Invalidation]
+	readers   Index[*boardpb.Readers]
+	pairs     Index[*boardpb.ReadPair]
 	citing    *btree.Set[string]
 	usage     Index[*boardpb.Usage]
 	phases    Index[*boardpb.Phase]
@@ -76,6 +78,7 @@ func (b *board) publish(at uint64) *published {
 		name: b.name, at: at, head: b.head, settings: b.settings, schema: b.schema, sum: b.sum, settSum: b.settSum,
 		entries: b.entries.publish(), leases: b.leases.publish(), loops: b.loops.publish(),
 		kept: b.kept.publish(), conflicts: b.conflicts.publish(), rates: b.rates.publish(), marks: b.marks.publish(),
+		readers: b.readers.publish(), pairs: b.pairs.publish(),
 		phases: b.phases.publish(), phaseData: b.phaseData.publish(),
 		usage: b.usage.publish(), floors: b.floors.publish(),
 		changes: b.changes, notes: b.notes, counts: b.counts, current: b.current.Copy(),

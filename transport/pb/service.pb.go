@@ -326,6 +326,7 @@ type ReadRequest struct {
 	//	*ReadRequest_View
 	//	*ReadRequest_Trace
 	//	*ReadRequest_Content
+	//	*ReadRequest_WhoRead
 	//	*ReadRequest_Diff
 	//	*ReadRequest_Phase
 	//	*ReadRequest_Phases
@@ -537,6 +538,15 @@ func (x *ReadRequest) GetContent() *ContentQuery {
 	return nil
 }
 
+func (x *ReadRequest) GetWhoRead() *WhoReadQuery {
+	if x != nil {
+		if x, ok := x.Query.(*ReadRequest_WhoRead); ok {
+			return x.WhoRead
+		}
+	}
+	return nil
+}
+
 func (x *ReadRequest) GetDiff() *DiffQuery {
 	if x != nil {
 		if x, ok := x.Query.(*ReadRequest_Diff); ok {
@@ -620,6 +630,10 @@ type ReadRequest_Content struct {
 	Content *ContentQuery `protobuf:"bytes,35,opt,name=content,proto3,oneof"`
 }
 
+type ReadRequest_WhoRead struct {
+	WhoRead *WhoReadQuery `protobuf:"bytes,32,opt,name=who_read,json=whoRead,proto3,oneof"`
+}
+
 type ReadRequest_Diff struct {
 	Diff *DiffQuery `protobuf:"bytes,36,opt,name=diff,proto3,oneof"`
 }
@@ -657,6 +671,8 @@ func (*ReadRequest_View) isReadRequest_Query() {}
 func (*ReadRequest_Trace) isReadRequest_Query() {}
 
 func (*ReadRequest_Content) isReadRequest_Query() {}
+
+func (*ReadRequest_WhoRead) isReadRequest_Query() {}
 
 func (*ReadRequest_Diff) isReadRequest_Query() {}
 
@@ -1510,6 +1526,50 @@ func (x *DiffQuery) GetAfter() string {
 	return ""
 }
 
+type WhoReadQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoReadQuery) Reset() {
+	*x = WhoReadQuery{}
+	mi := &file_transport_pb_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoReadQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoReadQuery) ProtoMessage() {}
+
+func (x *WhoReadQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoReadQuery.ProtoReflect.Descriptor instead.
+func (*WhoReadQuery) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *WhoReadQuery) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
 type LoopQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Loop          string                 `protobuf:"bytes,1,opt,name=loop,proto3" json:"loop,omitempty"`
@@ -1521,7 +1581,7 @@ type LoopQuery struct {
 
 func (x *LoopQuery) Reset() {
 	*x = LoopQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1593,7 @@ func (x *LoopQuery) String() string {
 func (*LoopQuery) ProtoMessage() {}
 
 func (x *LoopQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1606,7 @@ func (x *LoopQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopQuery.ProtoReflect.Descriptor instead.
 func (*LoopQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LoopQuery) GetLoop() string {
@@ -1580,7 +1640,7 @@ type PhaseQuery struct {
 
 func (x *PhaseQuery) Reset() {
 	*x = PhaseQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1652,7 @@ func (x *PhaseQuery) String() string {
 func (*PhaseQuery) ProtoMessage() {}
 
 func (x *PhaseQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1665,7 @@ func (x *PhaseQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseQuery.ProtoReflect.Descriptor instead.
 func (*PhaseQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PhaseQuery) GetPhase() string {
@@ -1632,7 +1692,7 @@ type PhasesQuery struct {
 
 func (x *PhasesQuery) Reset() {
 	*x = PhasesQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1704,7 @@ func (x *PhasesQuery) String() string {
 func (*PhasesQuery) ProtoMessage() {}
 
 func (x *PhasesQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1717,7 @@ func (x *PhasesQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhasesQuery.ProtoReflect.Descriptor instead.
 func (*PhasesQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PhasesQuery) GetAfter() string {
@@ -1699,6 +1759,7 @@ type ReadResponse struct {
 	//	*ReadResponse_View
 	//	*ReadResponse_Trace
 	//	*ReadResponse_Content
+	//	*ReadResponse_WhoRead
 	//	*ReadResponse_Diff
 	//	*ReadResponse_Phase
 	//	*ReadResponse_Phases
@@ -1709,7 +1770,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1782,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1795,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReadResponse) GetFailure() *pb.Result {
@@ -1917,6 +1978,15 @@ func (x *ReadResponse) GetContent() *ContentAnswer {
 	return nil
 }
 
+func (x *ReadResponse) GetWhoRead() *WhoReadAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ReadResponse_WhoRead); ok {
+			return x.WhoRead
+		}
+	}
+	return nil
+}
+
 func (x *ReadResponse) GetDiff() *DiffAnswer {
 	if x != nil {
 		if x, ok := x.Answer.(*ReadResponse_Diff); ok {
@@ -2000,6 +2070,10 @@ type ReadResponse_Content struct {
 	Content *ContentAnswer `protobuf:"bytes,35,opt,name=content,proto3,oneof"`
 }
 
+type ReadResponse_WhoRead struct {
+	WhoRead *WhoReadAnswer `protobuf:"bytes,32,opt,name=who_read,json=whoRead,proto3,oneof"`
+}
+
 type ReadResponse_Diff struct {
 	Diff *DiffAnswer `protobuf:"bytes,36,opt,name=diff,proto3,oneof"`
 }
@@ -2038,6 +2112,8 @@ func (*ReadResponse_Trace) isReadResponse_Answer() {}
 
 func (*ReadResponse_Content) isReadResponse_Answer() {}
 
+func (*ReadResponse_WhoRead) isReadResponse_Answer() {}
+
 func (*ReadResponse_Diff) isReadResponse_Answer() {}
 
 func (*ReadResponse_Phase) isReadResponse_Answer() {}
@@ -2057,7 +2133,7 @@ type GetAnswer struct {
 
 func (x *GetAnswer) Reset() {
 	*x = GetAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2145,7 @@ func (x *GetAnswer) String() string {
 func (*GetAnswer) ProtoMessage() {}
 
 func (x *GetAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2158,7 @@ func (x *GetAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAnswer.ProtoReflect.Descriptor instead.
 func (*GetAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetAnswer) GetEntry() *pb.Entry {
@@ -2132,7 +2208,7 @@ type HistoryAnswer struct {
 
 func (x *HistoryAnswer) Reset() {
 	*x = HistoryAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2220,7 @@ func (x *HistoryAnswer) String() string {
 func (*HistoryAnswer) ProtoMessage() {}
 
 func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2233,7 @@ func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryAnswer.ProtoReflect.Descriptor instead.
 func (*HistoryAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryAnswer) GetEntries() []*pb.Entry {
@@ -2207,7 +2283,7 @@ type ListItem struct {
 
 func (x *ListItem) Reset() {
 	*x = ListItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2295,7 @@ func (x *ListItem) String() string {
 func (*ListItem) ProtoMessage() {}
 
 func (x *ListItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2308,7 @@ func (x *ListItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListItem.ProtoReflect.Descriptor instead.
 func (*ListItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListItem) GetKey() string {
@@ -2323,7 +2399,7 @@ type ListAnswer struct {
 
 func (x *ListAnswer) Reset() {
 	*x = ListAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2411,7 @@ func (x *ListAnswer) String() string {
 func (*ListAnswer) ProtoMessage() {}
 
 func (x *ListAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2424,7 @@ func (x *ListAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
 func (*ListAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListAnswer) GetItems() []*ListItem {
@@ -2384,7 +2460,7 @@ type DumpAnswer struct {
 
 func (x *DumpAnswer) Reset() {
 	*x = DumpAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2472,7 @@ func (x *DumpAnswer) String() string {
 func (*DumpAnswer) ProtoMessage() {}
 
 func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2485,7 @@ func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpAnswer.ProtoReflect.Descriptor instead.
 func (*DumpAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DumpAnswer) GetEntries() []*pb.Entry {
@@ -2450,7 +2526,7 @@ type LeasesAnswer struct {
 
 func (x *LeasesAnswer) Reset() {
 	*x = LeasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2538,7 @@ func (x *LeasesAnswer) String() string {
 func (*LeasesAnswer) ProtoMessage() {}
 
 func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2551,7 @@ func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasesAnswer.ProtoReflect.Descriptor instead.
 func (*LeasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LeasesAnswer) GetLeases() []*LeaseRow {
@@ -2505,7 +2581,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2593,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2606,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LeaseRow) GetLease() *pb.Lease {
@@ -2580,7 +2656,7 @@ type EventsAnswer struct {
 
 func (x *EventsAnswer) Reset() {
 	*x = EventsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2592,7 +2668,7 @@ func (x *EventsAnswer) String() string {
 func (*EventsAnswer) ProtoMessage() {}
 
 func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2605,7 +2681,7 @@ func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
 func (*EventsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EventsAnswer) GetEvents() []*pb.Event {
@@ -2647,7 +2723,7 @@ type DescribeAnswer struct {
 
 func (x *DescribeAnswer) Reset() {
 	*x = DescribeAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +2735,7 @@ func (x *DescribeAnswer) String() string {
 func (*DescribeAnswer) ProtoMessage() {}
 
 func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +2748,7 @@ func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeAnswer.ProtoReflect.Descriptor instead.
 func (*DescribeAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DescribeAnswer) GetHead() *pb.BoardHead {
@@ -2713,7 +2789,7 @@ type StatsAnswer struct {
 
 func (x *StatsAnswer) Reset() {
 	*x = StatsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2801,7 @@ func (x *StatsAnswer) String() string {
 func (*StatsAnswer) ProtoMessage() {}
 
 func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2814,7 @@ func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsAnswer.ProtoReflect.Descriptor instead.
 func (*StatsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StatsAnswer) GetCounters() *pb.Counters {
@@ -2816,7 +2892,7 @@ type SpaceStats struct {
 
 func (x *SpaceStats) Reset() {
 	*x = SpaceStats{}
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +2904,7 @@ func (x *SpaceStats) String() string {
 func (*SpaceStats) ProtoMessage() {}
 
 func (x *SpaceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +2917,7 @@ func (x *SpaceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpaceStats.ProtoReflect.Descriptor instead.
 func (*SpaceStats) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SpaceStats) GetUsage() *pb.Usage {
@@ -2886,7 +2962,7 @@ type DiffItem struct {
 
 func (x *DiffItem) Reset() {
 	*x = DiffItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +2974,7 @@ func (x *DiffItem) String() string {
 func (*DiffItem) ProtoMessage() {}
 
 func (x *DiffItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +2987,7 @@ func (x *DiffItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffItem.ProtoReflect.Descriptor instead.
 func (*DiffItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DiffItem) GetKey() string {
@@ -2968,7 +3044,7 @@ type DiffAnswer struct {
 
 func (x *DiffAnswer) Reset() {
 	*x = DiffAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +3056,7 @@ func (x *DiffAnswer) String() string {
 func (*DiffAnswer) ProtoMessage() {}
 
 func (x *DiffAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +3069,7 @@ func (x *DiffAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffAnswer.ProtoReflect.Descriptor instead.
 func (*DiffAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DiffAnswer) GetItems() []*DiffItem {
@@ -3034,7 +3110,7 @@ type BoardsAnswer struct {
 
 func (x *BoardsAnswer) Reset() {
 	*x = BoardsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3046,7 +3122,7 @@ func (x *BoardsAnswer) String() string {
 func (*BoardsAnswer) ProtoMessage() {}
 
 func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3059,7 +3135,7 @@ func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardsAnswer.ProtoReflect.Descriptor instead.
 func (*BoardsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *BoardsAnswer) GetBoards() []*BoardRow {
@@ -3091,7 +3167,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3179,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +3192,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BoardRow) GetName() string {
@@ -3181,7 +3257,7 @@ type ViewAnswer struct {
 
 func (x *ViewAnswer) Reset() {
 	*x = ViewAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3193,7 +3269,7 @@ func (x *ViewAnswer) String() string {
 func (*ViewAnswer) ProtoMessage() {}
 
 func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3206,7 +3282,7 @@ func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnswer.ProtoReflect.Descriptor instead.
 func (*ViewAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ViewAnswer) GetText() string {
@@ -3261,16 +3337,18 @@ type ContentAnswer struct {
 	To            uint64                 `protobuf:"varint,11,opt,name=to,proto3" json:"to,omitempty"`
 	Bytes         uint64                 `protobuf:"varint,12,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Lines         uint64                 `protobuf:"varint,13,opt,name=lines,proto3" json:"lines,omitempty"`
-	Truncated     bool                   `protobuf:"varint,14,opt,name=truncated,proto3" json:"truncated,omitempty"` // more was asked for: go on with from_byte = to
-	Marks         []*pb.Mark             `protobuf:"bytes,15,rep,name=marks,proto3" json:"marks,omitempty"`          // of its parts: wrong, or resting on what is; at most 64
-	Text          string                 `protobuf:"bytes,16,opt,name=text,proto3" json:"text,omitempty"`            // all of this for an agent, between fence tags
+	Truncated     bool                   `protobuf:"varint,14,opt,name=truncated,proto3" json:"truncated,omitempty"`                           // more was asked for: go on with from_byte = to
+	Marks         []*pb.Mark             `protobuf:"bytes,15,rep,name=marks,proto3" json:"marks,omitempty"`                                    // of its parts: wrong, or resting on what is; at most 64
+	Text          string                 `protobuf:"bytes,16,opt,name=text,proto3" json:"text,omitempty"`                                      // all of this for an agent, between fence tags
+	FirstVersion  uint64                 `protobuf:"varint,17,opt,name=first_version,json=firstVersion,proto3" json:"first_version,omitempty"` // of what the content shows a part of: a version or an item,
+	LastVersion   uint64                 `protobuf:"varint,18,opt,name=last_version,json=lastVersion,proto3" json:"last_version,omitempty"`    // and the last one; 0: nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ContentAnswer) Reset() {
 	*x = ContentAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3282,7 +3360,7 @@ func (x *ContentAnswer) String() string {
 func (*ContentAnswer) ProtoMessage() {}
 
 func (x *ContentAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3295,7 +3373,7 @@ func (x *ContentAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentAnswer.ProtoReflect.Descriptor instead.
 func (*ContentAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ContentAnswer) GetContent() string {
@@ -3410,6 +3488,20 @@ func (x *ContentAnswer) GetText() string {
 	return ""
 }
 
+func (x *ContentAnswer) GetFirstVersion() uint64 {
+	if x != nil {
+		return x.FirstVersion
+	}
+	return 0
+}
+
+func (x *ContentAnswer) GetLastVersion() uint64 {
+	if x != nil {
+		return x.LastVersion
+	}
+	return 0
+}
+
 // TraceAnswer is where a record comes from, and what came of it.
 type TraceAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3418,13 +3510,14 @@ type TraceAnswer struct {
 	Rows          []*TraceRow            `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`            // what it cites first, then what cites it; each nearest first
 	Next          uint32                 `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"`           // give it as after; 0: that is all
 	Truncated     bool                   `protobuf:"varint,5,opt,name=truncated,proto3" json:"truncated,omitempty"` // more than can be looked through
+	Readers       []*ReaderRow           `protobuf:"bytes,6,rep,name=readers,proto3" json:"readers,omitempty"`      // who was shown it, as who_read says
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TraceAnswer) Reset() {
 	*x = TraceAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3529,7 @@ func (x *TraceAnswer) String() string {
 func (*TraceAnswer) ProtoMessage() {}
 
 func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3542,7 @@ func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceAnswer.ProtoReflect.Descriptor instead.
 func (*TraceAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TraceAnswer) GetEntry() *pb.Entry {
@@ -3487,6 +3580,13 @@ func (x *TraceAnswer) GetTruncated() bool {
 	return false
 }
 
+func (x *TraceAnswer) GetReaders() []*ReaderRow {
+	if x != nil {
+		return x.Readers
+	}
+	return nil
+}
+
 type TraceRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -3500,7 +3600,7 @@ type TraceRow struct {
 
 func (x *TraceRow) Reset() {
 	*x = TraceRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3612,7 @@ func (x *TraceRow) String() string {
 func (*TraceRow) ProtoMessage() {}
 
 func (x *TraceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3625,7 @@ func (x *TraceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRow.ProtoReflect.Descriptor instead.
 func (*TraceRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TraceRow) GetRef() string {
@@ -3579,7 +3679,7 @@ type PhaseAnswer struct {
 
 func (x *PhaseAnswer) Reset() {
 	*x = PhaseAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +3691,7 @@ func (x *PhaseAnswer) String() string {
 func (*PhaseAnswer) ProtoMessage() {}
 
 func (x *PhaseAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +3704,7 @@ func (x *PhaseAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseAnswer.ProtoReflect.Descriptor instead.
 func (*PhaseAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PhaseAnswer) GetPhase() *pb.Phase {
@@ -3666,7 +3766,7 @@ type PhasesAnswer struct {
 
 func (x *PhasesAnswer) Reset() {
 	*x = PhasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3778,7 @@ func (x *PhasesAnswer) String() string {
 func (*PhasesAnswer) ProtoMessage() {}
 
 func (x *PhasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +3791,7 @@ func (x *PhasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhasesAnswer.ProtoReflect.Descriptor instead.
 func (*PhasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PhasesAnswer) GetPhases() []*PhaseAnswer {
@@ -3708,6 +3808,128 @@ func (x *PhasesAnswer) GetNext() string {
 	return ""
 }
 
+// WhoReadAnswer lists who was shown what others wrote in a record, the last one first. What was
+// read within the last second may be missing.
+type WhoReadAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Readers       []*ReaderRow           `protobuf:"bytes,2,rep,name=readers,proto3" json:"readers,omitempty"`      // at most 32
+	Forgotten     uint64                 `protobuf:"varint,3,opt,name=forgotten,proto3" json:"forgotten,omitempty"` // readers that had to go for later ones
+	Dropped       uint64                 `protobuf:"varint,4,opt,name=dropped,proto3" json:"dropped,omitempty"`     // reads of the whole board of which the receipts were lost
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoReadAnswer) Reset() {
+	*x = WhoReadAnswer{}
+	mi := &file_transport_pb_service_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoReadAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoReadAnswer) ProtoMessage() {}
+
+func (x *WhoReadAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoReadAnswer.ProtoReflect.Descriptor instead.
+func (*WhoReadAnswer) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *WhoReadAnswer) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *WhoReadAnswer) GetReaders() []*ReaderRow {
+	if x != nil {
+		return x.Readers
+	}
+	return nil
+}
+
+func (x *WhoReadAnswer) GetForgotten() uint64 {
+	if x != nil {
+		return x.Forgotten
+	}
+	return 0
+}
+
+func (x *WhoReadAnswer) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+type ReaderRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reader        *pb.Reader             `protobuf:"bytes,1,opt,name=reader,proto3" json:"reader,omitempty"`
+	Perhaps       bool                   `protobuf:"varint,2,opt,name=perhaps,proto3" json:"perhaps,omitempty"` // it was shown older and newer versions; this one perhaps
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReaderRow) Reset() {
+	*x = ReaderRow{}
+	mi := &file_transport_pb_service_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReaderRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReaderRow) ProtoMessage() {}
+
+func (x *ReaderRow) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReaderRow.ProtoReflect.Descriptor instead.
+func (*ReaderRow) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ReaderRow) GetReader() *pb.Reader {
+	if x != nil {
+		return x.Reader
+	}
+	return nil
+}
+
+func (x *ReaderRow) GetPerhaps() bool {
+	if x != nil {
+		return x.Perhaps
+	}
+	return false
+}
+
 type LoopAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Loop          *pb.Loop               `protobuf:"bytes,1,opt,name=loop,proto3" json:"loop,omitempty"`
@@ -3719,7 +3941,7 @@ type LoopAnswer struct {
 
 func (x *LoopAnswer) Reset() {
 	*x = LoopAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3731,7 +3953,7 @@ func (x *LoopAnswer) String() string {
 func (*LoopAnswer) ProtoMessage() {}
 
 func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3744,7 +3966,7 @@ func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAnswer.ProtoReflect.Descriptor instead.
 func (*LoopAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LoopAnswer) GetLoop() *pb.Loop {
@@ -3784,7 +4006,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +4018,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +4031,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SessionRequest) GetId() uint64 {
@@ -3890,7 +4112,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3902,7 +4124,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3915,7 +4137,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
 }
 
 type SessionResponse struct {
@@ -3933,7 +4155,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3945,7 +4167,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3958,7 +4180,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -4034,7 +4256,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +4268,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +4281,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -4096,7 +4318,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4108,7 +4330,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4121,7 +4343,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WatchRequest) GetBoard() string {
@@ -4239,7 +4461,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4473,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +4486,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WatchResponse) GetMessage() isWatchResponse_Message {
@@ -4383,7 +4605,7 @@ type WatchOpened struct {
 
 func (x *WatchOpened) Reset() {
 	*x = WatchOpened{}
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4395,7 +4617,7 @@ func (x *WatchOpened) String() string {
 func (*WatchOpened) ProtoMessage() {}
 
 func (x *WatchOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4408,7 +4630,7 @@ func (x *WatchOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOpened.ProtoReflect.Descriptor instead.
 func (*WatchOpened) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WatchOpened) GetRev() uint64 {
@@ -4448,7 +4670,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4460,7 +4682,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4473,7 +4695,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SnapshotEnd) GetRev() uint64 {
@@ -4492,7 +4714,7 @@ type WatchEvents struct {
 
 func (x *WatchEvents) Reset() {
 	*x = WatchEvents{}
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4504,7 +4726,7 @@ func (x *WatchEvents) String() string {
 func (*WatchEvents) ProtoMessage() {}
 
 func (x *WatchEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4517,7 +4739,7 @@ func (x *WatchEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvents.ProtoReflect.Descriptor instead.
 func (*WatchEvents) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchEvents) GetEvents() []*WatchEvent {
@@ -4538,7 +4760,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4550,7 +4772,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4563,7 +4785,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WatchEvent) GetEvent() *pb.Event {
@@ -4596,7 +4818,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4608,7 +4830,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4621,7 +4843,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Bookmark) GetRev() uint64 {
@@ -4641,7 +4863,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4653,7 +4875,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4666,7 +4888,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExportRequest) GetBoard() string {
@@ -4698,7 +4920,7 @@ type ExportResponse struct {
 
 func (x *ExportResponse) Reset() {
 	*x = ExportResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4710,7 +4932,7 @@ func (x *ExportResponse) String() string {
 func (*ExportResponse) ProtoMessage() {}
 
 func (x *ExportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4723,7 +4945,7 @@ func (x *ExportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportResponse.ProtoReflect.Descriptor instead.
 func (*ExportResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ExportResponse) GetMessage() isExportResponse_Message {
@@ -4797,7 +5019,7 @@ type ExportHeader struct {
 
 func (x *ExportHeader) Reset() {
 	*x = ExportHeader{}
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4809,7 +5031,7 @@ func (x *ExportHeader) String() string {
 func (*ExportHeader) ProtoMessage() {}
 
 func (x *ExportHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4822,7 +5044,7 @@ func (x *ExportHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportHeader.ProtoReflect.Descriptor instead.
 func (*ExportHeader) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ExportHeader) GetBoard() string {
@@ -4883,7 +5105,7 @@ type ExportRecords struct {
 
 func (x *ExportRecords) Reset() {
 	*x = ExportRecords{}
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4895,7 +5117,7 @@ func (x *ExportRecords) String() string {
 func (*ExportRecords) ProtoMessage() {}
 
 func (x *ExportRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4908,7 +5130,7 @@ func (x *ExportRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRecords.ProtoReflect.Descriptor instead.
 func (*ExportRecords) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ExportRecords) GetRecords() []*pb.SnapshotRecord {
@@ -4927,7 +5149,7 @@ type ExportEnd struct {
 
 func (x *ExportEnd) Reset() {
 	*x = ExportEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4939,7 +5161,7 @@ func (x *ExportEnd) String() string {
 func (*ExportEnd) ProtoMessage() {}
 
 func (x *ExportEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4952,7 +5174,7 @@ func (x *ExportEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEnd.ProtoReflect.Descriptor instead.
 func (*ExportEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ExportEnd) GetRecords() uint64 {
@@ -4971,7 +5193,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5205,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5218,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StatusRequest) GetLocal() bool {
@@ -5025,7 +5247,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5037,7 +5259,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5050,7 +5272,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -5168,7 +5390,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5402,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5415,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *NodeState) GetId() string {
@@ -5414,7 +5636,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5426,7 +5648,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5439,7 +5661,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
 }
 
 type NodesResponse struct {
@@ -5451,7 +5673,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5463,7 +5685,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5476,7 +5698,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *NodesResponse) GetNodes() []*NodeState {
@@ -5495,7 +5717,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5507,7 +5729,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5520,7 +5742,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AddRequest) GetName() string {
@@ -5539,7 +5761,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5551,7 +5773,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5564,7 +5786,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AddResponse) GetMessage() string {
@@ -5583,7 +5805,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5595,7 +5817,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5608,7 +5830,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -5627,7 +5849,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5639,7 +5861,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5652,7 +5874,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RemoveResponse) GetMessage() string {
@@ -5671,7 +5893,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5683,7 +5905,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5696,7 +5918,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -5715,7 +5937,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5727,7 +5949,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5740,7 +5962,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PromoteResponse) GetMessage() string {
@@ -5759,7 +5981,7 @@ type DemoteRequest struct {
 
 func (x *DemoteRequest) Reset() {
 	*x = DemoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5771,7 +5993,7 @@ func (x *DemoteRequest) String() string {
 func (*DemoteRequest) ProtoMessage() {}
 
 func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5784,7 +6006,7 @@ func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
 func (*DemoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DemoteRequest) GetId() string {
@@ -5803,7 +6025,7 @@ type DemoteResponse struct {
 
 func (x *DemoteResponse) Reset() {
 	*x = DemoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5815,7 +6037,7 @@ func (x *DemoteResponse) String() string {
 func (*DemoteResponse) ProtoMessage() {}
 
 func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5828,7 +6050,7 @@ func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
 func (*DemoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DemoteResponse) GetMessage() string {
@@ -5847,7 +6069,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5859,7 +6081,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5872,7 +6094,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *StepDownRequest) GetTo() string {
@@ -5891,7 +6113,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5903,7 +6125,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5916,7 +6138,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -5936,7 +6158,7 @@ type SettingsRequest struct {
 
 func (x *SettingsRequest) Reset() {
 	*x = SettingsRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5948,7 +6170,7 @@ func (x *SettingsRequest) String() string {
 func (*SettingsRequest) ProtoMessage() {}
 
 func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5961,7 +6183,7 @@ func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsRequest.ProtoReflect.Descriptor instead.
 func (*SettingsRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SettingsRequest) GetGraceMs() int64 {
@@ -5988,7 +6210,7 @@ type SettingsResponse struct {
 
 func (x *SettingsResponse) Reset() {
 	*x = SettingsResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6000,7 +6222,7 @@ func (x *SettingsResponse) String() string {
 func (*SettingsResponse) ProtoMessage() {}
 
 func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6013,7 +6235,7 @@ func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsResponse.ProtoReflect.Descriptor instead.
 func (*SettingsResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SettingsResponse) GetGraceMs() int64 {
@@ -6038,7 +6260,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6050,7 +6272,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6063,7 +6285,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
 }
 
 type SnapshotChunk struct {
@@ -6077,7 +6299,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6089,7 +6311,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6102,7 +6324,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SnapshotChunk) GetIndex() uint64 {
@@ -6134,7 +6356,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6146,7 +6368,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6159,7 +6381,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
 }
 
 type MembersResponse struct {
@@ -6175,7 +6397,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6187,7 +6409,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6200,7 +6422,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *MembersResponse) GetClusterId() string {
@@ -6249,7 +6471,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6261,7 +6483,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6274,7 +6496,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Timing) GetHeartbeatMs() int64 {
@@ -6311,7 +6533,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6323,7 +6545,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6336,7 +6558,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *HelloRequest) GetClusterId() string {
@@ -6391,7 +6613,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6403,7 +6625,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6416,7 +6638,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *HelloResponse) GetClusterId() string {
@@ -6493,7 +6715,7 @@ type IntentRequest struct {
 
 func (x *IntentRequest) Reset() {
 	*x = IntentRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6505,7 +6727,7 @@ func (x *IntentRequest) String() string {
 func (*IntentRequest) ProtoMessage() {}
 
 func (x *IntentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6518,7 +6740,7 @@ func (x *IntentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentRequest.ProtoReflect.Descriptor instead.
 func (*IntentRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *IntentRequest) GetClusterId() string {
@@ -6553,7 +6775,7 @@ type IntentResponse struct {
 
 func (x *IntentResponse) Reset() {
 	*x = IntentResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[84]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6565,7 +6787,7 @@ func (x *IntentResponse) String() string {
 func (*IntentResponse) ProtoMessage() {}
 
 func (x *IntentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[84]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6578,7 +6800,7 @@ func (x *IntentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentResponse.ProtoReflect.Descriptor instead.
 func (*IntentResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{84}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *IntentResponse) GetAccepted() bool {
@@ -6614,7 +6836,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[85]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6626,7 +6848,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[85]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6639,7 +6861,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{85}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *JoinRequest) GetClusterId() string {
@@ -6681,7 +6903,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[86]
+	mi := &file_transport_pb_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6693,7 +6915,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[86]
+	mi := &file_transport_pb_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6706,7 +6928,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{86}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -6743,7 +6965,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[87]
+	mi := &file_transport_pb_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6755,7 +6977,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[87]
+	mi := &file_transport_pb_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6768,7 +6990,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{87}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ForwardRequest) GetId() uint64 {
@@ -6810,7 +7032,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[88]
+	mi := &file_transport_pb_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6822,7 +7044,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[88]
+	mi := &file_transport_pb_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6835,7 +7057,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{88}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ForwardResponse) GetId() uint64 {
@@ -6868,7 +7090,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[89]
+	mi := &file_transport_pb_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6880,7 +7102,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[89]
+	mi := &file_transport_pb_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6893,7 +7115,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{89}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *FenceRequest) GetFrom() string {
@@ -6913,7 +7135,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[90]
+	mi := &file_transport_pb_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6925,7 +7147,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[90]
+	mi := &file_transport_pb_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6938,7 +7160,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{90}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *FenceResponse) GetIndex() uint64 {
@@ -6964,7 +7186,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[91]
+	mi := &file_transport_pb_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6976,7 +7198,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[91]
+	mi := &file_transport_pb_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6989,7 +7211,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{91}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *DigestRequest) GetIndex() uint64 {
@@ -7009,7 +7231,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[92]
+	mi := &file_transport_pb_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7021,7 +7243,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[92]
+	mi := &file_transport_pb_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7034,7 +7256,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{92}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *DigestResponse) GetKnown() bool {
@@ -7059,7 +7281,7 @@ type NodeStatusRequest struct {
 
 func (x *NodeStatusRequest) Reset() {
 	*x = NodeStatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[93]
+	mi := &file_transport_pb_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7071,7 +7293,7 @@ func (x *NodeStatusRequest) String() string {
 func (*NodeStatusRequest) ProtoMessage() {}
 
 func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[93]
+	mi := &file_transport_pb_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7084,7 +7306,7 @@ func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*NodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{93}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{96}
 }
 
 type NodeStatusResponse struct {
@@ -7096,7 +7318,7 @@ type NodeStatusResponse struct {
 
 func (x *NodeStatusResponse) Reset() {
 	*x = NodeStatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[94]
+	mi := &file_transport_pb_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7108,7 +7330,7 @@ func (x *NodeStatusResponse) String() string {
 func (*NodeStatusResponse) ProtoMessage() {}
 
 func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[94]
+	mi := &file_transport_pb_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7121,7 +7343,7 @@ func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*NodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{94}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *NodeStatusResponse) GetState() *NodeState {
@@ -7146,7 +7368,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rApplyResponse\x122\n" +
 	"\x06result\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\x06result\x12,\n" +
 	"\x06leader\x18\x02 \x01(\v2\x14.raftboard.v1.LeaderR\x06leader\x12\x17\n" +
-	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xaa\b\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xe3\b\n" +
 	"\vReadRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12;\n" +
 	"\vconsistency\x18\x02 \x01(\x0e2\x19.raftboard.v1.ConsistencyR\vconsistency\x12 \n" +
@@ -7169,7 +7391,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"loopStatus\x12-\n" +
 	"\x04view\x18\x1e \x01(\v2\x17.raftboard.v1.ViewQueryH\x00R\x04view\x120\n" +
 	"\x05trace\x18\x1f \x01(\v2\x18.raftboard.v1.TraceQueryH\x00R\x05trace\x126\n" +
-	"\acontent\x18# \x01(\v2\x1a.raftboard.v1.ContentQueryH\x00R\acontent\x12-\n" +
+	"\acontent\x18# \x01(\v2\x1a.raftboard.v1.ContentQueryH\x00R\acontent\x127\n" +
+	"\bwho_read\x18  \x01(\v2\x1a.raftboard.v1.WhoReadQueryH\x00R\awhoRead\x12-\n" +
 	"\x04diff\x18$ \x01(\v2\x17.raftboard.v1.DiffQueryH\x00R\x04diff\x120\n" +
 	"\x05phase\x18( \x01(\v2\x18.raftboard.v1.PhaseQueryH\x00R\x05phase\x123\n" +
 	"\x06phases\x18) \x01(\v2\x19.raftboard.v1.PhasesQueryH\x00R\x06phasesB\a\n" +
@@ -7237,7 +7460,9 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\bfrom_rev\x18\x02 \x01(\x04R\afromRev\x12\x15\n" +
 	"\x06to_rev\x18\x03 \x01(\x04R\x05toRev\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05after\x18\x05 \x01(\tR\x05after\"K\n" +
+	"\x05after\x18\x05 \x01(\tR\x05after\" \n" +
+	"\fWhoReadQuery\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"K\n" +
 	"\tLoopQuery\x12\x12\n" +
 	"\x04loop\x18\x01 \x01(\tR\x04loop\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
@@ -7248,7 +7473,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\await_ms\x18\x02 \x01(\x03R\x06waitMs\"9\n" +
 	"\vPhasesQuery\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\rR\x05limit\"\xef\b\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"\xa9\t\n" +
 	"\fReadResponse\x124\n" +
 	"\afailure\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\afailure\x12\x10\n" +
 	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x11\n" +
@@ -7271,7 +7496,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"loopStatus\x12.\n" +
 	"\x04view\x18\x1e \x01(\v2\x18.raftboard.v1.ViewAnswerH\x00R\x04view\x121\n" +
 	"\x05trace\x18\x1f \x01(\v2\x19.raftboard.v1.TraceAnswerH\x00R\x05trace\x127\n" +
-	"\acontent\x18# \x01(\v2\x1b.raftboard.v1.ContentAnswerH\x00R\acontent\x12.\n" +
+	"\acontent\x18# \x01(\v2\x1b.raftboard.v1.ContentAnswerH\x00R\acontent\x128\n" +
+	"\bwho_read\x18  \x01(\v2\x1b.raftboard.v1.WhoReadAnswerH\x00R\awhoRead\x12.\n" +
 	"\x04diff\x18$ \x01(\v2\x18.raftboard.v1.DiffAnswerH\x00R\x04diff\x121\n" +
 	"\x05phase\x18( \x01(\v2\x19.raftboard.v1.PhaseAnswerH\x00R\x05phase\x124\n" +
 	"\x06phases\x18) \x01(\v2\x1a.raftboard.v1.PhasesAnswerH\x00R\x06phasesB\b\n" +
@@ -7384,7 +7610,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x06tokens\x18\x02 \x01(\rR\x06tokens\x12\x14\n" +
 	"\x05shown\x18\x03 \x03(\tR\x05shown\x12\x1b\n" +
 	"\tnot_shown\x18\x04 \x01(\x04R\bnotShown\x12!\n" +
-	"\fmissing_pins\x18\x05 \x01(\x04R\vmissingPins\"\xa0\x03\n" +
+	"\fmissing_pins\x18\x05 \x01(\x04R\vmissingPins\"\xe8\x03\n" +
 	"\rContentAnswer\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\tR\acontent\x12\x16\n" +
 	"\x06exists\x18\x02 \x01(\bR\x06exists\x12\x18\n" +
@@ -7403,13 +7629,16 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x05lines\x18\r \x01(\x04R\x05lines\x12\x1c\n" +
 	"\ttruncated\x18\x0e \x01(\bR\ttruncated\x12.\n" +
 	"\x05marks\x18\x0f \x03(\v2\x18.raftboard.board.v1.MarkR\x05marks\x12\x12\n" +
-	"\x04text\x18\x10 \x01(\tR\x04text\"\xca\x01\n" +
+	"\x04text\x18\x10 \x01(\tR\x04text\x12#\n" +
+	"\rfirst_version\x18\x11 \x01(\x04R\ffirstVersion\x12!\n" +
+	"\flast_version\x18\x12 \x01(\x04R\vlastVersion\"\xfd\x01\n" +
 	"\vTraceAnswer\x12/\n" +
 	"\x05entry\x18\x01 \x01(\v2\x19.raftboard.board.v1.EntryR\x05entry\x12,\n" +
 	"\x04mark\x18\x02 \x01(\v2\x18.raftboard.board.v1.MarkR\x04mark\x12*\n" +
 	"\x04rows\x18\x03 \x03(\v2\x16.raftboard.v1.TraceRowR\x04rows\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\rR\x04next\x12\x1c\n" +
-	"\ttruncated\x18\x05 \x01(\bR\ttruncated\"\xca\x01\n" +
+	"\ttruncated\x18\x05 \x01(\bR\ttruncated\x121\n" +
+	"\areaders\x18\x06 \x03(\v2\x17.raftboard.v1.ReaderRowR\areaders\"\xca\x01\n" +
 	"\bTraceRow\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x19\n" +
 	"\bcites_it\x18\x02 \x01(\bR\acitesIt\x12\x1a\n" +
@@ -7426,7 +7655,15 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\tnot_ready\x18\a \x01(\bR\bnotReady\"U\n" +
 	"\fPhasesAnswer\x121\n" +
 	"\x06phases\x18\x01 \x03(\v2\x19.raftboard.v1.PhaseAnswerR\x06phases\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\tR\x04next\"\x81\x01\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\x8c\x01\n" +
+	"\rWhoReadAnswer\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x121\n" +
+	"\areaders\x18\x02 \x03(\v2\x17.raftboard.v1.ReaderRowR\areaders\x12\x1c\n" +
+	"\tforgotten\x18\x03 \x01(\x04R\tforgotten\x12\x18\n" +
+	"\adropped\x18\x04 \x01(\x04R\adropped\"Y\n" +
+	"\tReaderRow\x122\n" +
+	"\x06reader\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ReaderR\x06reader\x12\x18\n" +
+	"\aperhaps\x18\x02 \x01(\bR\aperhaps\"\x81\x01\n" +
 	"\n" +
 	"LoopAnswer\x12,\n" +
 	"\x04loop\x18\x01 \x01(\v2\x18.raftboard.board.v1.LoopR\x04loop\x121\n" +
@@ -7719,7 +7956,7 @@ func file_transport_pb_service_proto_rawDescGZIP() []byte {
 }
 
 var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
+var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
 var file_transport_pb_service_proto_goTypes = []any{
 	(Consistency)(0),           // 0: raftboard.v1.Consistency
 	(Change)(0),                // 1: raftboard.v1.Change
@@ -7740,109 +7977,113 @@ var file_transport_pb_service_proto_goTypes = []any{
 	(*TraceQuery)(nil),         // 16: raftboard.v1.TraceQuery
 	(*ContentQuery)(nil),       // 17: raftboard.v1.ContentQuery
 	(*DiffQuery)(nil),          // 18: raftboard.v1.DiffQuery
-	(*LoopQuery)(nil),          // 19: raftboard.v1.LoopQuery
-	(*PhaseQuery)(nil),         // 20: raftboard.v1.PhaseQuery
-	(*PhasesQuery)(nil),        // 21: raftboard.v1.PhasesQuery
-	(*ReadResponse)(nil),       // 22: raftboard.v1.ReadResponse
-	(*GetAnswer)(nil),          // 23: raftboard.v1.GetAnswer
-	(*HistoryAnswer)(nil),      // 24: raftboard.v1.HistoryAnswer
-	(*ListItem)(nil),           // 25: raftboard.v1.ListItem
-	(*ListAnswer)(nil),         // 26: raftboard.v1.ListAnswer
-	(*DumpAnswer)(nil),         // 27: raftboard.v1.DumpAnswer
-	(*LeasesAnswer)(nil),       // 28: raftboard.v1.LeasesAnswer
-	(*LeaseRow)(nil),           // 29: raftboard.v1.LeaseRow
-	(*EventsAnswer)(nil),       // 30: raftboard.v1.EventsAnswer
-	(*DescribeAnswer)(nil),     // 31: raftboard.v1.DescribeAnswer
-	(*StatsAnswer)(nil),        // 32: raftboard.v1.StatsAnswer
-	(*SpaceStats)(nil),         // 33: raftboard.v1.SpaceStats
-	(*DiffItem)(nil),           // 34: raftboard.v1.DiffItem
-	(*DiffAnswer)(nil),         // 35: raftboard.v1.DiffAnswer
-	(*BoardsAnswer)(nil),       // 36: raftboard.v1.BoardsAnswer
-	(*BoardRow)(nil),           // 37: raftboard.v1.BoardRow
-	(*ViewAnswer)(nil),         // 38: raftboard.v1.ViewAnswer
-	(*ContentAnswer)(nil),      // 39: raftboard.v1.ContentAnswer
-	(*TraceAnswer)(nil),        // 40: raftboard.v1.TraceAnswer
-	(*TraceRow)(nil),           // 41: raftboard.v1.TraceRow
-	(*PhaseAnswer)(nil),        // 42: raftboard.v1.PhaseAnswer
-	(*PhasesAnswer)(nil),       // 43: raftboard.v1.PhasesAnswer
-	(*LoopAnswer)(nil),         // 44: raftboard.v1.LoopAnswer
-	(*SessionRequest)(nil),     // 45: raftboard.v1.SessionRequest
-	(*Cancel)(nil),             // 46: raftboard.v1.Cancel
-	(*SessionResponse)(nil),    // 47: raftboard.v1.SessionResponse
-	(*Goodbye)(nil),            // 48: raftboard.v1.Goodbye
-	(*WatchRequest)(nil),       // 49: raftboard.v1.WatchRequest
-	(*WatchResponse)(nil),      // 50: raftboard.v1.WatchResponse
-	(*WatchOpened)(nil),        // 51: raftboard.v1.WatchOpened
-	(*SnapshotEnd)(nil),        // 52: raftboard.v1.SnapshotEnd
-	(*WatchEvents)(nil),        // 53: raftboard.v1.WatchEvents
-	(*WatchEvent)(nil),         // 54: raftboard.v1.WatchEvent
-	(*Bookmark)(nil),           // 55: raftboard.v1.Bookmark
-	(*ExportRequest)(nil),      // 56: raftboard.v1.ExportRequest
-	(*ExportResponse)(nil),     // 57: raftboard.v1.ExportResponse
-	(*ExportHeader)(nil),       // 58: raftboard.v1.ExportHeader
-	(*ExportRecords)(nil),      // 59: raftboard.v1.ExportRecords
-	(*ExportEnd)(nil),          // 60: raftboard.v1.ExportEnd
-	(*StatusRequest)(nil),      // 61: raftboard.v1.StatusRequest
-	(*StatusResponse)(nil),     // 62: raftboard.v1.StatusResponse
-	(*NodeState)(nil),          // 63: raftboard.v1.NodeState
-	(*NodesRequest)(nil),       // 64: raftboard.v1.NodesRequest
-	(*NodesResponse)(nil),      // 65: raftboard.v1.NodesResponse
-	(*AddRequest)(nil),         // 66: raftboard.v1.AddRequest
-	(*AddResponse)(nil),        // 67: raftboard.v1.AddResponse
-	(*RemoveRequest)(nil),      // 68: raftboard.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 69: raftboard.v1.RemoveResponse
-	(*PromoteRequest)(nil),     // 70: raftboard.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 71: raftboard.v1.PromoteResponse
-	(*DemoteRequest)(nil),      // 72: raftboard.v1.DemoteRequest
-	(*DemoteResponse)(nil),     // 73: raftboard.v1.DemoteResponse
-	(*StepDownRequest)(nil),    // 74: raftboard.v1.StepDownRequest
-	(*StepDownResponse)(nil),   // 75: raftboard.v1.StepDownResponse
-	(*SettingsRequest)(nil),    // 76: raftboard.v1.SettingsRequest
-	(*SettingsResponse)(nil),   // 77: raftboard.v1.SettingsResponse
-	(*SnapshotRequest)(nil),    // 78: raftboard.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),      // 79: raftboard.v1.SnapshotChunk
-	(*MembersRequest)(nil),     // 80: raftboard.v1.MembersRequest
-	(*MembersResponse)(nil),    // 81: raftboard.v1.MembersResponse
-	(*Timing)(nil),             // 82: raftboard.v1.Timing
-	(*HelloRequest)(nil),       // 83: raftboard.v1.HelloRequest
-	(*HelloResponse)(nil),      // 84: raftboard.v1.HelloResponse
-	(*IntentRequest)(nil),      // 85: raftboard.v1.IntentRequest
-	(*IntentResponse)(nil),     // 86: raftboard.v1.IntentResponse
-	(*JoinRequest)(nil),        // 87: raftboard.v1.JoinRequest
-	(*JoinResponse)(nil),       // 88: raftboard.v1.JoinResponse
-	(*ForwardRequest)(nil),     // 89: raftboard.v1.ForwardRequest
-	(*ForwardResponse)(nil),    // 90: raftboard.v1.ForwardResponse
-	(*FenceRequest)(nil),       // 91: raftboard.v1.FenceRequest
-	(*FenceResponse)(nil),      // 92: raftboard.v1.FenceResponse
-	(*DigestRequest)(nil),      // 93: raftboard.v1.DigestRequest
-	(*DigestResponse)(nil),     // 94: raftboard.v1.DigestResponse
-	(*NodeStatusRequest)(nil),  // 95: raftboard.v1.NodeStatusRequest
-	(*NodeStatusResponse)(nil), // 96: raftboard.v1.NodeStatusResponse
-	(*pb.Command)(nil),         // 97: raftboard.board.v1.Command
-	(*pb.Result)(nil),          // 98: raftboard.board.v1.Result
-	(pb.LeaseState)(0),         // 99: raftboard.board.v1.LeaseState
-	(pb.Kind)(0),               // 100: raftboard.board.v1.Kind
-	(*pb.Ended)(nil),           // 101: raftboard.board.v1.Ended
-	(*pb.Entry)(nil),           // 102: raftboard.board.v1.Entry
-	(*pb.Lease)(nil),           // 103: raftboard.board.v1.Lease
-	(pb.Mode)(0),               // 104: raftboard.board.v1.Mode
-	(*pb.Mark)(nil),            // 105: raftboard.board.v1.Mark
-	(*pb.Event)(nil),           // 106: raftboard.board.v1.Event
-	(*pb.BoardHead)(nil),       // 107: raftboard.board.v1.BoardHead
-	(*pb.NamespaceCounts)(nil), // 108: raftboard.board.v1.NamespaceCounts
-	(*pb.Counters)(nil),        // 109: raftboard.board.v1.Counters
-	(*pb.Usage)(nil),           // 110: raftboard.board.v1.Usage
-	(*pb.ClusterRecord)(nil),   // 111: raftboard.board.v1.ClusterRecord
-	(*pb.Invalidation)(nil),    // 112: raftboard.board.v1.Invalidation
-	(*pb.Phase)(nil),           // 113: raftboard.board.v1.Phase
-	(*pb.PhaseData)(nil),       // 114: raftboard.board.v1.PhaseData
-	(*pb.Loop)(nil),            // 115: raftboard.board.v1.Loop
-	(*pb.SnapshotRecord)(nil),  // 116: raftboard.board.v1.SnapshotRecord
-	(*pb.Node)(nil),            // 117: raftboard.board.v1.Node
+	(*WhoReadQuery)(nil),       // 19: raftboard.v1.WhoReadQuery
+	(*LoopQuery)(nil),          // 20: raftboard.v1.LoopQuery
+	(*PhaseQuery)(nil),         // 21: raftboard.v1.PhaseQuery
+	(*PhasesQuery)(nil),        // 22: raftboard.v1.PhasesQuery
+	(*ReadResponse)(nil),       // 23: raftboard.v1.ReadResponse
+	(*GetAnswer)(nil),          // 24: raftboard.v1.GetAnswer
+	(*HistoryAnswer)(nil),      // 25: raftboard.v1.HistoryAnswer
+	(*ListItem)(nil),           // 26: raftboard.v1.ListItem
+	(*ListAnswer)(nil),         // 27: raftboard.v1.ListAnswer
+	(*DumpAnswer)(nil),         // 28: raftboard.v1.DumpAnswer
+	(*LeasesAnswer)(nil),       // 29: raftboard.v1.LeasesAnswer
+	(*LeaseRow)(nil),           // 30: raftboard.v1.LeaseRow
+	(*EventsAnswer)(nil),       // 31: raftboard.v1.EventsAnswer
+	(*DescribeAnswer)(nil),     // 32: raftboard.v1.DescribeAnswer
+	(*StatsAnswer)(nil),        // 33: raftboard.v1.StatsAnswer
+	(*SpaceStats)(nil),         // 34: raftboard.v1.SpaceStats
+	(*DiffItem)(nil),           // 35: raftboard.v1.DiffItem
+	(*DiffAnswer)(nil),         // 36: raftboard.v1.DiffAnswer
+	(*BoardsAnswer)(nil),       // 37: raftboard.v1.BoardsAnswer
+	(*BoardRow)(nil),           // 38: raftboard.v1.BoardRow
+	(*ViewAnswer)(nil),         // 39: raftboard.v1.ViewAnswer
+	(*ContentAnswer)(nil),      // 40: raftboard.v1.ContentAnswer
+	(*TraceAnswer)(nil),        // 41: raftboard.v1.TraceAnswer
+	(*TraceRow)(nil),           // 42: raftboard.v1.TraceRow
+	(*PhaseAnswer)(nil),        // 43: raftboard.v1.PhaseAnswer
+	(*PhasesAnswer)(nil),       // 44: raftboard.v1.PhasesAnswer
+	(*WhoReadAnswer)(nil),      // 45: raftboard.v1.WhoReadAnswer
+	(*ReaderRow)(nil),          // 46: raftboard.v1.ReaderRow
+	(*LoopAnswer)(nil),         // 47: raftboard.v1.LoopAnswer
+	(*SessionRequest)(nil),     // 48: raftboard.v1.SessionRequest
+	(*Cancel)(nil),             // 49: raftboard.v1.Cancel
+	(*SessionResponse)(nil),    // 50: raftboard.v1.SessionResponse
+	(*Goodbye)(nil),            // 51: raftboard.v1.Goodbye
+	(*WatchRequest)(nil),       // 52: raftboard.v1.WatchRequest
+	(*WatchResponse)(nil),      // 53: raftboard.v1.WatchResponse
+	(*WatchOpened)(nil),        // 54: raftboard.v1.WatchOpened
+	(*SnapshotEnd)(nil),        // 55: raftboard.v1.SnapshotEnd
+	(*WatchEvents)(nil),        // 56: raftboard.v1.WatchEvents
+	(*WatchEvent)(nil),         // 57: raftboard.v1.WatchEvent
+	(*Bookmark)(nil),           // 58: raftboard.v1.Bookmark
+	(*ExportRequest)(nil),      // 59: raftboard.v1.ExportRequest
+	(*ExportResponse)(nil),     // 60: raftboard.v1.ExportResponse
+	(*ExportHeader)(nil),       // 61: raftboard.v1.ExportHeader
+	(*ExportRecords)(nil),      // 62: raftboard.v1.ExportRecords
+	(*ExportEnd)(nil),          // 63: raftboard.v1.ExportEnd
+	(*StatusRequest)(nil),      // 64: raftboard.v1.StatusRequest
+	(*StatusResponse)(nil),     // 65: raftboard.v1.StatusResponse
+	(*NodeState)(nil),          // 66: raftboard.v1.NodeState
+	(*NodesRequest)(nil),       // 67: raftboard.v1.NodesRequest
+	(*NodesResponse)(nil),      // 68: raftboard.v1.NodesResponse
+	(*AddRequest)(nil),         // 69: raftboard.v1.AddRequest
+	(*AddResponse)(nil),        // 70: raftboard.v1.AddResponse
+	(*RemoveRequest)(nil),      // 71: raftboard.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 72: raftboard.v1.RemoveResponse
+	(*PromoteRequest)(nil),     // 73: raftboard.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 74: raftboard.v1.PromoteResponse
+	(*DemoteRequest)(nil),      // 75: raftboard.v1.DemoteRequest
+	(*DemoteResponse)(nil),     // 76: raftboard.v1.DemoteResponse
+	(*StepDownRequest)(nil),    // 77: raftboard.v1.StepDownRequest
+	(*StepDownResponse)(nil),   // 78: raftboard.v1.StepDownResponse
+	(*SettingsRequest)(nil),    // 79: raftboard.v1.SettingsRequest
+	(*SettingsResponse)(nil),   // 80: raftboard.v1.SettingsResponse
+	(*SnapshotRequest)(nil),    // 81: raftboard.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),      // 82: raftboard.v1.SnapshotChunk
+	(*MembersRequest)(nil),     // 83: raftboard.v1.MembersRequest
+	(*MembersResponse)(nil),    // 84: raftboard.v1.MembersResponse
+	(*Timing)(nil),             // 85: raftboard.v1.Timing
+	(*HelloRequest)(nil),       // 86: raftboard.v1.HelloRequest
+	(*HelloResponse)(nil),      // 87: raftboard.v1.HelloResponse
+	(*IntentRequest)(nil),      // 88: raftboard.v1.IntentRequest
+	(*IntentResponse)(nil),     // 89: raftboard.v1.IntentResponse
+	(*JoinRequest)(nil),        // 90: raftboard.v1.JoinRequest
+	(*JoinResponse)(nil),       // 91: raftboard.v1.JoinResponse
+	(*ForwardRequest)(nil),     // 92: raftboard.v1.ForwardRequest
+	(*ForwardResponse)(nil),    // 93: raftboard.v1.ForwardResponse
+	(*FenceRequest)(nil),       // 94: raftboard.v1.FenceRequest
+	(*FenceResponse)(nil),      // 95: raftboard.v1.FenceResponse
+	(*DigestRequest)(nil),      // 96: raftboard.v1.DigestRequest
+	(*DigestResponse)(nil),     // 97: raftboard.v1.DigestResponse
+	(*NodeStatusRequest)(nil),  // 98: raftboard.v1.NodeStatusRequest
+	(*NodeStatusResponse)(nil), // 99: raftboard.v1.NodeStatusResponse
+	(*pb.Command)(nil),         // 100: raftboard.board.v1.Command
+	(*pb.Result)(nil),          // 101: raftboard.board.v1.Result
+	(pb.LeaseState)(0),         // 102: raftboard.board.v1.LeaseState
+	(pb.Kind)(0),               // 103: raftboard.board.v1.Kind
+	(*pb.Ended)(nil),           // 104: raftboard.board.v1.Ended
+	(*pb.Entry)(nil),           // 105: raftboard.board.v1.Entry
+	(*pb.Lease)(nil),           // 106: raftboard.board.v1.Lease
+	(pb.Mode)(0),               // 107: raftboard.board.v1.Mode
+	(*pb.Mark)(nil),            // 108: raftboard.board.v1.Mark
+	(*pb.Event)(nil),           // 109: raftboard.board.v1.Event
+	(*pb.BoardHead)(nil),       // 110: raftboard.board.v1.BoardHead
+	(*pb.NamespaceCounts)(nil), // 111: raftboard.board.v1.NamespaceCounts
+	(*pb.Counters)(nil),        // 112: raftboard.board.v1.Counters
+	(*pb.Usage)(nil),           // 113: raftboard.board.v1.Usage
+	(*pb.ClusterRecord)(nil),   // 114: raftboard.board.v1.ClusterRecord
+	(*pb.Invalidation)(nil),    // 115: raftboard.board.v1.Invalidation
+	(*pb.Phase)(nil),           // 116: raftboard.board.v1.Phase
+	(*pb.PhaseData)(nil),       // 117: raftboard.board.v1.PhaseData
+	(*pb.Reader)(nil),          // 118: raftboard.board.v1.Reader
+	(*pb.Loop)(nil),            // 119: raftboard.board.v1.Loop
+	(*pb.SnapshotRecord)(nil),  // 120: raftboard.board.v1.SnapshotRecord
+	(*pb.Node)(nil),            // 121: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
-	97,  // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
-	98,  // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
+	100, // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
+	101, // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
 	2,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
 	0,   // 3: raftboard.v1.ReadRequest.consistency:type_name -> raftboard.v1.Consistency
 	6,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
@@ -7854,164 +8095,169 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	12,  // 10: raftboard.v1.ReadRequest.describe:type_name -> raftboard.v1.DescribeQuery
 	13,  // 11: raftboard.v1.ReadRequest.stats:type_name -> raftboard.v1.StatsQuery
 	14,  // 12: raftboard.v1.ReadRequest.boards:type_name -> raftboard.v1.BoardsQuery
-	19,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
+	20,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
 	15,  // 14: raftboard.v1.ReadRequest.view:type_name -> raftboard.v1.ViewQuery
 	16,  // 15: raftboard.v1.ReadRequest.trace:type_name -> raftboard.v1.TraceQuery
 	17,  // 16: raftboard.v1.ReadRequest.content:type_name -> raftboard.v1.ContentQuery
-	18,  // 17: raftboard.v1.ReadRequest.diff:type_name -> raftboard.v1.DiffQuery
-	20,  // 18: raftboard.v1.ReadRequest.phase:type_name -> raftboard.v1.PhaseQuery
-	21,  // 19: raftboard.v1.ReadRequest.phases:type_name -> raftboard.v1.PhasesQuery
-	99,  // 20: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
-	100, // 21: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
-	98,  // 22: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
-	2,   // 23: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
-	101, // 24: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
-	23,  // 25: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
-	24,  // 26: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
-	26,  // 27: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
-	27,  // 28: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
-	28,  // 29: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
-	30,  // 30: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
-	31,  // 31: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
-	32,  // 32: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
-	36,  // 33: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
-	44,  // 34: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
-	38,  // 35: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
-	40,  // 36: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
-	39,  // 37: raftboard.v1.ReadResponse.content:type_name -> raftboard.v1.ContentAnswer
-	35,  // 38: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
-	42,  // 39: raftboard.v1.ReadResponse.phase:type_name -> raftboard.v1.PhaseAnswer
-	43,  // 40: raftboard.v1.ReadResponse.phases:type_name -> raftboard.v1.PhasesAnswer
-	102, // 41: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
-	103, // 42: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
-	104, // 43: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
-	105, // 44: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
-	102, // 45: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
-	105, // 46: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
-	25,  // 47: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
-	102, // 48: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
-	103, // 49: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
-	105, // 50: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
-	29,  // 51: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
-	103, // 52: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
-	106, // 53: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
-	107, // 54: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
-	108, // 55: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	109, // 56: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
-	108, // 57: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
-	106, // 58: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
-	33,  // 59: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
-	110, // 60: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
-	1,   // 61: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
-	102, // 62: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
-	102, // 63: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
-	34,  // 64: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
-	37,  // 65: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	111, // 66: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	105, // 67: raftboard.v1.ContentAnswer.marks:type_name -> raftboard.board.v1.Mark
-	102, // 68: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
-	105, // 69: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
-	41,  // 70: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
-	102, // 71: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
-	112, // 72: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
-	113, // 73: raftboard.v1.PhaseAnswer.phase:type_name -> raftboard.board.v1.Phase
-	114, // 74: raftboard.v1.PhaseAnswer.data:type_name -> raftboard.board.v1.PhaseData
-	42,  // 75: raftboard.v1.PhasesAnswer.phases:type_name -> raftboard.v1.PhaseAnswer
-	115, // 76: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	103, // 77: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
-	3,   // 78: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
-	5,   // 79: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
-	46,  // 80: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
-	4,   // 81: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
-	22,  // 82: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
-	48,  // 83: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
-	2,   // 84: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	100, // 85: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
-	51,  // 86: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	102, // 87: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
-	52,  // 88: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
-	53,  // 89: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
-	55,  // 90: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	98,  // 91: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
-	54,  // 92: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	106, // 93: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	102, // 94: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	58,  // 95: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
-	59,  // 96: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
-	60,  // 97: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
-	116, // 98: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
-	111, // 99: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	63,  // 100: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 101: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
-	37,  // 102: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
-	63,  // 103: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 104: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	2,   // 105: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
-	117, // 106: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
-	117, // 107: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	82,  // 108: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	117, // 109: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	2,   // 110: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	117, // 111: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	82,  // 112: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	117, // 113: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	117, // 114: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	82,  // 115: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	117, // 116: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	97,  // 117: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	98,  // 118: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	2,   // 119: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	98,  // 120: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	63,  // 121: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	45,  // 122: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	3,   // 123: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	5,   // 124: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	49,  // 125: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	56,  // 126: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
-	61,  // 127: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	64,  // 128: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	66,  // 129: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	68,  // 130: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	70,  // 131: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	72,  // 132: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	74,  // 133: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	76,  // 134: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	78,  // 135: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	80,  // 136: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
-	83,  // 137: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	85,  // 138: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	87,  // 139: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	89,  // 140: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	91,  // 141: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	93,  // 142: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	95,  // 143: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	47,  // 144: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	4,   // 145: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	22,  // 146: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	50,  // 147: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	57,  // 148: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
-	62,  // 149: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	65,  // 150: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	67,  // 151: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	69,  // 152: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	71,  // 153: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	73,  // 154: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	75,  // 155: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	77,  // 156: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	79,  // 157: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	81,  // 158: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
-	84,  // 159: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	86,  // 160: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	88,  // 161: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	90,  // 162: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	92,  // 163: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	94,  // 164: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	96,  // 165: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	144, // [144:166] is the sub-list for method output_type
-	122, // [122:144] is the sub-list for method input_type
-	122, // [122:122] is the sub-list for extension type_name
-	122, // [122:122] is the sub-list for extension extendee
-	0,   // [0:122] is the sub-list for field type_name
+	19,  // 17: raftboard.v1.ReadRequest.who_read:type_name -> raftboard.v1.WhoReadQuery
+	18,  // 18: raftboard.v1.ReadRequest.diff:type_name -> raftboard.v1.DiffQuery
+	21,  // 19: raftboard.v1.ReadRequest.phase:type_name -> raftboard.v1.PhaseQuery
+	22,  // 20: raftboard.v1.ReadRequest.phases:type_name -> raftboard.v1.PhasesQuery
+	102, // 21: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
+	103, // 22: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
+	101, // 23: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
+	2,   // 24: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
+	104, // 25: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
+	24,  // 26: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
+	25,  // 27: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
+	27,  // 28: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
+	28,  // 29: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
+	29,  // 30: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
+	31,  // 31: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
+	32,  // 32: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
+	33,  // 33: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
+	37,  // 34: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
+	47,  // 35: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
+	39,  // 36: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
+	41,  // 37: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
+	40,  // 38: raftboard.v1.ReadResponse.content:type_name -> raftboard.v1.ContentAnswer
+	45,  // 39: raftboard.v1.ReadResponse.who_read:type_name -> raftboard.v1.WhoReadAnswer
+	36,  // 40: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
+	43,  // 41: raftboard.v1.ReadResponse.phase:type_name -> raftboard.v1.PhaseAnswer
+	44,  // 42: raftboard.v1.ReadResponse.phases:type_name -> raftboard.v1.PhasesAnswer
+	105, // 43: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
+	106, // 44: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
+	107, // 45: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
+	108, // 46: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
+	105, // 47: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
+	108, // 48: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
+	26,  // 49: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
+	105, // 50: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
+	106, // 51: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
+	108, // 52: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
+	30,  // 53: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
+	106, // 54: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
+	109, // 55: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
+	110, // 56: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
+	111, // 57: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	112, // 58: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
+	111, // 59: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
+	109, // 60: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
+	34,  // 61: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
+	113, // 62: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
+	1,   // 63: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
+	105, // 64: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
+	105, // 65: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
+	35,  // 66: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
+	38,  // 67: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
+	114, // 68: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	108, // 69: raftboard.v1.ContentAnswer.marks:type_name -> raftboard.board.v1.Mark
+	105, // 70: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
+	108, // 71: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
+	42,  // 72: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
+	46,  // 73: raftboard.v1.TraceAnswer.readers:type_name -> raftboard.v1.ReaderRow
+	105, // 74: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
+	115, // 75: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
+	116, // 76: raftboard.v1.PhaseAnswer.phase:type_name -> raftboard.board.v1.Phase
+	117, // 77: raftboard.v1.PhaseAnswer.data:type_name -> raftboard.board.v1.PhaseData
+	43,  // 78: raftboard.v1.PhasesAnswer.phases:type_name -> raftboard.v1.PhaseAnswer
+	46,  // 79: raftboard.v1.WhoReadAnswer.readers:type_name -> raftboard.v1.ReaderRow
+	118, // 80: raftboard.v1.ReaderRow.reader:type_name -> raftboard.board.v1.Reader
+	119, // 81: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	106, // 82: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	3,   // 83: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
+	5,   // 84: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
+	49,  // 85: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
+	4,   // 86: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
+	23,  // 87: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
+	51,  // 88: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
+	2,   // 89: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
+	103, // 90: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	54,  // 91: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
+	105, // 92: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	55,  // 93: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
+	56,  // 94: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
+	58,  // 95: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
+	101, // 96: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	57,  // 97: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
+	109, // 98: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	105, // 99: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	61,  // 100: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
+	62,  // 101: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
+	63,  // 102: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
+	120, // 103: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
+	114, // 104: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	66,  // 105: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 106: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
+	38,  // 107: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
+	66,  // 108: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 109: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
+	2,   // 110: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	121, // 111: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	121, // 112: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	85,  // 113: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	121, // 114: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	2,   // 115: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	121, // 116: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	85,  // 117: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	121, // 118: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	121, // 119: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	85,  // 120: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	121, // 121: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	100, // 122: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	101, // 123: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	2,   // 124: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	101, // 125: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	66,  // 126: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	48,  // 127: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	3,   // 128: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	5,   // 129: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	52,  // 130: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	59,  // 131: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
+	64,  // 132: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	67,  // 133: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	69,  // 134: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	71,  // 135: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	73,  // 136: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	75,  // 137: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	77,  // 138: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	79,  // 139: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	81,  // 140: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	83,  // 141: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	86,  // 142: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	88,  // 143: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	90,  // 144: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	92,  // 145: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	94,  // 146: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	96,  // 147: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	98,  // 148: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	50,  // 149: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	4,   // 150: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	23,  // 151: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	53,  // 152: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	60,  // 153: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
+	65,  // 154: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	68,  // 155: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	70,  // 156: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	72,  // 157: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	74,  // 158: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	76,  // 159: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	78,  // 160: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	80,  // 161: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	82,  // 162: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	84,  // 163: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	87,  // 164: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	89,  // 165: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	91,  // 166: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	93,  // 167: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	95,  // 168: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	97,  // 169: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	99,  // 170: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	149, // [149:171] is the sub-list for method output_type
+	127, // [127:149] is the sub-list for method input_type
+	127, // [127:127] is the sub-list for extension type_name
+	127, // [127:127] is the sub-list for extension extendee
+	0,   // [0:127] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
@@ -8033,12 +8279,13 @@ func file_transport_pb_service_proto_init() {
 		(*ReadRequest_View)(nil),
 		(*ReadRequest_Trace)(nil),
 		(*ReadRequest_Content)(nil),
+		(*ReadRequest_WhoRead)(nil),
 		(*ReadRequest_Diff)(nil),
 		(*ReadRequest_Phase)(nil),
 		(*ReadRequest_Phases)(nil),
 	}
 	file_transport_pb_service_proto_msgTypes[6].OneofWrappers = []any{}
-	file_transport_pb_service_proto_msgTypes[20].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[21].OneofWrappers = []any{
 		(*ReadResponse_Get)(nil),
 		(*ReadResponse_History)(nil),
 		(*ReadResponse_List)(nil),
@@ -8052,26 +8299,27 @@ func file_transport_pb_service_proto_init() {
 		(*ReadResponse_View)(nil),
 		(*ReadResponse_Trace)(nil),
 		(*ReadResponse_Content)(nil),
+		(*ReadResponse_WhoRead)(nil),
 		(*ReadResponse_Diff)(nil),
 		(*ReadResponse_Phase)(nil),
 		(*ReadResponse_Phases)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[43].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[46].OneofWrappers = []any{
 		(*SessionRequest_Apply)(nil),
 		(*SessionRequest_Read)(nil),
 		(*SessionRequest_Cancel)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[45].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[48].OneofWrappers = []any{
 		(*SessionResponse_Applied)(nil),
 		(*SessionResponse_Read)(nil),
 		(*SessionResponse_Goodbye)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[47].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[50].OneofWrappers = []any{
 		(*WatchRequest_FromRev)(nil),
 		(*WatchRequest_Snapshot)(nil),
 		(*WatchRequest_Now)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[48].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[51].OneofWrappers = []any{
 		(*WatchResponse_Opened)(nil),
 		(*WatchResponse_Entry)(nil),
 		(*WatchResponse_SnapshotEnd)(nil),
@@ -8079,19 +8327,19 @@ func file_transport_pb_service_proto_init() {
 		(*WatchResponse_Bookmark)(nil),
 		(*WatchResponse_Cut)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[55].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[58].OneofWrappers = []any{
 		(*ExportResponse_Header)(nil),
 		(*ExportResponse_Records)(nil),
 		(*ExportResponse_End)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[74].OneofWrappers = []any{}
+	file_transport_pb_service_proto_msgTypes[77].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_pb_service_proto_rawDesc), len(file_transport_pb_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   95,
+			NumMessages:   98,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
