@@ -255,7 +255,8 @@ func stats(b *state.Board) *wirepb.StatsAnswer {
 		spaces = append(spaces, &wirepb.SpaceStats{Usage: s.Usage, Samples: s.Samples, P95Ms: s.P95Ms, LeaseMs: s.LeaseMs})
 	}
 	return &wirepb.StatsAnswer{Counters: n.Counters, Namespaces: n.Namespaces, Keys: n.Keys, LoopsActive: n.LoopsActive,
-		LiveBytes: n.LiveBytes, OldestRev: n.OldestRev, PersistentConflicts: n.PersistentConflicts, Advice: n.Advice, Spaces: spaces}
+		LiveBytes: n.LiveBytes, OldestRev: n.OldestRev, PersistentConflicts: n.PersistentConflicts, Advice: n.Advice, Spaces: spaces,
+		ReadPairs: n.ReadPairs}
 }
 
 func loopStatus(b *state.Board, q *wirepb.LoopQuery, answer *wirepb.ReadResponse) *boardpb.Result {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"raftboard/cmd/raftboard/render"
+	boardpb "raftboard/fsm/pb"
 	wirepb "raftboard/transport/pb"
 )
 
@@ -55,6 +56,10 @@ func statsObject(board string, rev uint64, s *wirepb.StatsAnswer) render.Object 
 		}
 		list = append(list, o)
 	}
+	pairs := []render.Object{}
+	for _, p := range s.GetReadPairs() {
+		pairs = append(pairs, render.Obj("reader", p.GetReader(), "author", p.GetAuthor(), "reads", p.GetCount()))
+	}
 	conflicts := []render.Object{}
 	for _, e := range s.GetPersistentConflicts() {
 		conflicts = append(conflicts, eventObject(e))
@@ -66,6 +71,7 @@ func statsObject(board string, rev uint64, s *wirepb.StatsAnswer) render.Object 
 		"claims", c.GetClaims(), "reclaims", c.GetReclaims(), "expiries", c.GetExpiries(), "late_renewals", c.GetLateRenewals(),
 		"completes", c.GetCompletes(), "fence_rejections", c.GetFenceRejections(), "refusals", c.GetRefusals(),
 		"notes_suppressed", c.GetNotesSuppressed(), "parked", parked, "parks", c.GetParks(), "namespaces", list,
+		"cross_reads", c.GetCrossReads(), "reads_dropped", c.GetReadsDropped(), "read_pairs", pairs,
 		"newest_persistent_conflicts", conflicts, "advice", append([]string{}, s.GetAdvice()...))
 }
 
@@ -96,6 +102,10 @@ func statsTable(s *wirepb.StatsAnswer, rev uint64) *render.Table {
 	t.Row("reclaims", num(c.GetReclaims()), reclaimNote(s))
 	t.Row("fence rejections", num(c.GetFenceRejections()))
 	t.Row("parked items", num(parkedNow(s)), fmt.Sprintf("%d times an item was tried out", c.GetParks()))
+	t.Row("reads of others", num(c.GetCrossReads()), readsNote(c))
+	for _, p := range s.GetReadPairs() {
+		t.Row("reads by "+p.GetReader(), num(p.GetCount()), "of what "+p.GetAuthor()+" wrote")
+	}
 	for _, ns := range s.GetNamespaces() {
 		note := ""
 		if ns.GetReady()+ns.GetHeld()+ns.GetDelayed()+ns.GetParked()+ns.GetDone() > 0 {
@@ -122,6 +132,14 @@ func statsTable(s *wirepb.StatsAnswer, rev uint64) *render.Table {
 		t.Rows = append(t.Rows, []render.Cell{{Text: "advice", Style: render.Warn}, {}, {Text: advice}})
 	}
 	return t
+}
+
+// readsNote says how far the number of reads can be believed.
+func readsNote(c *boardpb.Counters) string {
+	if n := c.GetReadsDropped(); n > 0 {
+		return fmt.Sprintf("and perhaps %d more: their receipts were lost", n)
+	}
+	return "up to a second ago"
 }
 
 // reclaimNote tells leases that are too short from workers that die: by whether the old holder was heard from.

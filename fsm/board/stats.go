@@ -16,12 +16,19 @@ type Numbers struct {
 	LoopsActive         uint64
 	LiveBytes           uint64
 	OldestRev           uint64
-	PersistentConflicts []*boardpb.Event // the newest, oldest of them first
-	Spaces              []SpaceNumbers   // in the order of the table
+	PersistentConflicts []*boardpb.Event    // the newest, oldest of them first
+	Spaces              []SpaceNumbers      // in the order of the table
+	ReadPairs           []*boardpb.ReadPair // those that read most first
 	Advice              []string
 }
 
-const conflictsShown = 20
+const (
+	conflictsShown = 20
+	pairsShown     = 100
+	// Before so many writes by two, and so long, it is too early to miss readers.
+	readersMissedWrites = 20
+	readersMissedMs     = 60_000
+)
 
 // Stats reports the counters of a board and what they advise.
 func Stats(b *state.Board) *Numbers {
@@ -44,7 +51,9 @@ func Stats(b *state.Board) *Numbers {
 		return true
 	})
 	n.Spaces = spaces(b)
-	n.Advice = advise(b, n.Spaces)
+	n.ReadPairs = b.ReadPairs()
+	n.ReadPairs = n.ReadPairs[:min(len(n.ReadPairs), pairsShown)]
+	n.Advice = append(advise(b, n.Spaces), adviseReaders(b)...)
 	return n
 }
 
@@ -94,6 +103,21 @@ func advise(b *state.Board, all []SpaceNumbers) (out []string) {
 		}
 	}
 	return out
+}
+
+// adviseReaders says when nobody reads what others write: then no board is needed. It says so
+// only if no receipt was lost (SPEC F-26).
+func adviseReaders(b *state.Board) []string {
+	c := b.Head().GetCounters()
+	writes := c.GetSets() + c.GetAppends() + c.GetCompletes()
+	switch {
+	case c.GetCrossReads() > 0, writes < readersMissedWrites, b.Authors() < 2, b.Wall()-b.Head().GetCreatedWallMs() < readersMissedMs:
+		return nil
+	case c.GetReadsDropped() > 0:
+		return []string{fmt.Sprintf("whether anybody reads what others write is not known: the receipts of %d reads were lost", c.GetReadsDropped())}
+	}
+	return []string{fmt.Sprintf("nobody reads anybody: %d writes by %d principals, and no read of what another wrote: this work needs no board",
+		writes, b.Authors())}
 }
 
 func workText(n SpaceNumbers) string {

@@ -48,6 +48,9 @@ func (b *Board) Readers(ref string) *boardpb.Readers {
 	return r
 }
 
+// Authors is how many principals wrote what the board holds now.
+func (b *Board) Authors() int { return b.authors.Len() }
+
 // Closed tells whether the board takes no more writes.
 func (b *Board) Closed() bool { return b.head.closedRev > 0 }
 

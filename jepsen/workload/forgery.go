@@ -53,6 +53,10 @@ func tricks() []trick {
 				f.as = []string{"role:orchestrator"} // the writer itself may
 			}
 		}},
+		{"says who read what", func(f *forgery, victim string) {
+			one := &boardpb.Receipt{Principal: victim, Ref: "kv:" + f.key, HighestVersion: 1, LowestVersion: 1, Count: 1, Author: f.as[0]}
+			f.cmd.Op = &boardpb.Command_Receipts{Receipts: &boardpb.Receipts{Receipts: []*boardpb.Receipt{one}}}
+		}},
 		{"brings entropy", func(f *forgery, _ string) { f.cmd.Entropy = 7 }},
 		{"opens a leadership", func(f *forgery, _ string) {
 			f.cmd.Board, f.cmd.Op = "", &boardpb.Command_Lead{Lead: &boardpb.Lead{NodeId: "00000000-0000-4000-8000-000000000000"}}

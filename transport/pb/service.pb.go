@@ -2782,6 +2782,7 @@ type StatsAnswer struct {
 	OldestRev           uint64                 `protobuf:"varint,6,opt,name=oldest_rev,json=oldestRev,proto3" json:"oldest_rev,omitempty"`
 	PersistentConflicts []*pb.Event            `protobuf:"bytes,7,rep,name=persistent_conflicts,json=persistentConflicts,proto3" json:"persistent_conflicts,omitempty"` // the newest 20
 	Advice              []string               `protobuf:"bytes,8,rep,name=advice,proto3" json:"advice,omitempty"`
+	ReadPairs           []*pb.ReadPair         `protobuf:"bytes,9,rep,name=read_pairs,json=readPairs,proto3" json:"read_pairs,omitempty"` // those that read most first, at most 100
 	Spaces              []*SpaceStats          `protobuf:"bytes,20,rep,name=spaces,proto3" json:"spaces,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -2869,6 +2870,13 @@ func (x *StatsAnswer) GetPersistentConflicts() []*pb.Event {
 func (x *StatsAnswer) GetAdvice() []string {
 	if x != nil {
 		return x.Advice
+	}
+	return nil
+}
+
+func (x *StatsAnswer) GetReadPairs() []*pb.ReadPair {
+	if x != nil {
+		return x.ReadPairs
 	}
 	return nil
 }
@@ -7556,7 +7564,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x0eDescribeAnswer\x121\n" +
 	"\x04head\x18\x01 \x01(\v2\x1d.raftboard.board.v1.BoardHeadR\x04head\x12;\n" +
 	"\x06counts\x18\x02 \x03(\v2#.raftboard.board.v1.NamespaceCountsR\x06counts\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\fR\x06digest\"\x99\x03\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xd6\x03\n" +
 	"\vStatsAnswer\x128\n" +
 	"\bcounters\x18\x01 \x01(\v2\x1c.raftboard.board.v1.CountersR\bcounters\x12C\n" +
 	"\n" +
@@ -7569,7 +7577,9 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\n" +
 	"oldest_rev\x18\x06 \x01(\x04R\toldestRev\x12L\n" +
 	"\x14persistent_conflicts\x18\a \x03(\v2\x19.raftboard.board.v1.EventR\x13persistentConflicts\x12\x16\n" +
-	"\x06advice\x18\b \x03(\tR\x06advice\x120\n" +
+	"\x06advice\x18\b \x03(\tR\x06advice\x12;\n" +
+	"\n" +
+	"read_pairs\x18\t \x03(\v2\x1c.raftboard.board.v1.ReadPairR\treadPairs\x120\n" +
 	"\x06spaces\x18\x14 \x03(\v2\x18.raftboard.v1.SpaceStatsR\x06spaces\"\x89\x01\n" +
 	"\n" +
 	"SpaceStats\x12/\n" +
@@ -8071,15 +8081,16 @@ var file_transport_pb_service_proto_goTypes = []any{
 	(*pb.BoardHead)(nil),       // 110: raftboard.board.v1.BoardHead
 	(*pb.NamespaceCounts)(nil), // 111: raftboard.board.v1.NamespaceCounts
 	(*pb.Counters)(nil),        // 112: raftboard.board.v1.Counters
-	(*pb.Usage)(nil),           // 113: raftboard.board.v1.Usage
-	(*pb.ClusterRecord)(nil),   // 114: raftboard.board.v1.ClusterRecord
-	(*pb.Invalidation)(nil),    // 115: raftboard.board.v1.Invalidation
-	(*pb.Phase)(nil),           // 116: raftboard.board.v1.Phase
-	(*pb.PhaseData)(nil),       // 117: raftboard.board.v1.PhaseData
-	(*pb.Reader)(nil),          // 118: raftboard.board.v1.Reader
-	(*pb.Loop)(nil),            // 119: raftboard.board.v1.Loop
-	(*pb.SnapshotRecord)(nil),  // 120: raftboard.board.v1.SnapshotRecord
-	(*pb.Node)(nil),            // 121: raftboard.board.v1.Node
+	(*pb.ReadPair)(nil),        // 113: raftboard.board.v1.ReadPair
+	(*pb.Usage)(nil),           // 114: raftboard.board.v1.Usage
+	(*pb.ClusterRecord)(nil),   // 115: raftboard.board.v1.ClusterRecord
+	(*pb.Invalidation)(nil),    // 116: raftboard.board.v1.Invalidation
+	(*pb.Phase)(nil),           // 117: raftboard.board.v1.Phase
+	(*pb.PhaseData)(nil),       // 118: raftboard.board.v1.PhaseData
+	(*pb.Reader)(nil),          // 119: raftboard.board.v1.Reader
+	(*pb.Loop)(nil),            // 120: raftboard.board.v1.Loop
+	(*pb.SnapshotRecord)(nil),  // 121: raftboard.board.v1.SnapshotRecord
+	(*pb.Node)(nil),            // 122: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
 	100, // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
@@ -8143,121 +8154,122 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	112, // 58: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
 	111, // 59: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
 	109, // 60: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
-	34,  // 61: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
-	113, // 62: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
-	1,   // 63: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
-	105, // 64: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
-	105, // 65: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
-	35,  // 66: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
-	38,  // 67: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	114, // 68: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	108, // 69: raftboard.v1.ContentAnswer.marks:type_name -> raftboard.board.v1.Mark
-	105, // 70: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
-	108, // 71: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
-	42,  // 72: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
-	46,  // 73: raftboard.v1.TraceAnswer.readers:type_name -> raftboard.v1.ReaderRow
-	105, // 74: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
-	115, // 75: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
-	116, // 76: raftboard.v1.PhaseAnswer.phase:type_name -> raftboard.board.v1.Phase
-	117, // 77: raftboard.v1.PhaseAnswer.data:type_name -> raftboard.board.v1.PhaseData
-	43,  // 78: raftboard.v1.PhasesAnswer.phases:type_name -> raftboard.v1.PhaseAnswer
-	46,  // 79: raftboard.v1.WhoReadAnswer.readers:type_name -> raftboard.v1.ReaderRow
-	118, // 80: raftboard.v1.ReaderRow.reader:type_name -> raftboard.board.v1.Reader
-	119, // 81: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	106, // 82: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
-	3,   // 83: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
-	5,   // 84: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
-	49,  // 85: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
-	4,   // 86: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
-	23,  // 87: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
-	51,  // 88: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
-	2,   // 89: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	103, // 90: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
-	54,  // 91: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	105, // 92: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
-	55,  // 93: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
-	56,  // 94: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
-	58,  // 95: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	101, // 96: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
-	57,  // 97: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	109, // 98: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	105, // 99: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	61,  // 100: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
-	62,  // 101: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
-	63,  // 102: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
-	120, // 103: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
-	114, // 104: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	66,  // 105: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 106: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
-	38,  // 107: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
-	66,  // 108: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 109: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	2,   // 110: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
-	121, // 111: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
-	121, // 112: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	85,  // 113: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	121, // 114: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	2,   // 115: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	121, // 116: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	85,  // 117: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	121, // 118: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	121, // 119: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	85,  // 120: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	121, // 121: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	100, // 122: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	101, // 123: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	2,   // 124: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	101, // 125: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	66,  // 126: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	48,  // 127: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	3,   // 128: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	5,   // 129: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	52,  // 130: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	59,  // 131: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
-	64,  // 132: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	67,  // 133: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	69,  // 134: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	71,  // 135: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	73,  // 136: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	75,  // 137: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	77,  // 138: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	79,  // 139: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	81,  // 140: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	83,  // 141: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
-	86,  // 142: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	88,  // 143: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	90,  // 144: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	92,  // 145: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	94,  // 146: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	96,  // 147: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	98,  // 148: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	50,  // 149: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	4,   // 150: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	23,  // 151: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	53,  // 152: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	60,  // 153: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
-	65,  // 154: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	68,  // 155: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	70,  // 156: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	72,  // 157: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	74,  // 158: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	76,  // 159: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	78,  // 160: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	80,  // 161: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	82,  // 162: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	84,  // 163: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
-	87,  // 164: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	89,  // 165: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	91,  // 166: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	93,  // 167: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	95,  // 168: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	97,  // 169: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	99,  // 170: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	149, // [149:171] is the sub-list for method output_type
-	127, // [127:149] is the sub-list for method input_type
-	127, // [127:127] is the sub-list for extension type_name
-	127, // [127:127] is the sub-list for extension extendee
-	0,   // [0:127] is the sub-list for field type_name
+	113, // 61: raftboard.v1.StatsAnswer.read_pairs:type_name -> raftboard.board.v1.ReadPair
+	34,  // 62: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
+	114, // 63: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
+	1,   // 64: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
+	105, // 65: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
+	105, // 66: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
+	35,  // 67: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
+	38,  // 68: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
+	115, // 69: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	108, // 70: raftboard.v1.ContentAnswer.marks:type_name -> raftboard.board.v1.Mark
+	105, // 71: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
+	108, // 72: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
+	42,  // 73: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
+	46,  // 74: raftboard.v1.TraceAnswer.readers:type_name -> raftboard.v1.ReaderRow
+	105, // 75: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
+	116, // 76: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
+	117, // 77: raftboard.v1.PhaseAnswer.phase:type_name -> raftboard.board.v1.Phase
+	118, // 78: raftboard.v1.PhaseAnswer.data:type_name -> raftboard.board.v1.PhaseData
+	43,  // 79: raftboard.v1.PhasesAnswer.phases:type_name -> raftboard.v1.PhaseAnswer
+	46,  // 80: raftboard.v1.WhoReadAnswer.readers:type_name -> raftboard.v1.ReaderRow
+	119, // 81: raftboard.v1.ReaderRow.reader:type_name -> raftboard.board.v1.Reader
+	120, // 82: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	106, // 83: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	3,   // 84: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
+	5,   // 85: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
+	49,  // 86: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
+	4,   // 87: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
+	23,  // 88: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
+	51,  // 89: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
+	2,   // 90: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
+	103, // 91: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	54,  // 92: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
+	105, // 93: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	55,  // 94: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
+	56,  // 95: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
+	58,  // 96: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
+	101, // 97: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	57,  // 98: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
+	109, // 99: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	105, // 100: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	61,  // 101: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
+	62,  // 102: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
+	63,  // 103: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
+	121, // 104: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
+	115, // 105: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	66,  // 106: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 107: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
+	38,  // 108: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
+	66,  // 109: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 110: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
+	2,   // 111: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	122, // 112: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	122, // 113: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	85,  // 114: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	122, // 115: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	2,   // 116: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	122, // 117: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	85,  // 118: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	122, // 119: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	122, // 120: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	85,  // 121: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	122, // 122: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	100, // 123: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	101, // 124: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	2,   // 125: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	101, // 126: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	66,  // 127: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	48,  // 128: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	3,   // 129: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	5,   // 130: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	52,  // 131: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	59,  // 132: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
+	64,  // 133: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	67,  // 134: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	69,  // 135: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	71,  // 136: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	73,  // 137: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	75,  // 138: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	77,  // 139: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	79,  // 140: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	81,  // 141: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	83,  // 142: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	86,  // 143: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	88,  // 144: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	90,  // 145: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	92,  // 146: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	94,  // 147: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	96,  // 148: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	98,  // 149: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	50,  // 150: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	4,   // 151: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	23,  // 152: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	53,  // 153: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	60,  // 154: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
+	65,  // 155: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	68,  // 156: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	70,  // 157: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	72,  // 158: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	74,  // 159: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	76,  // 160: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	78,  // 161: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	80,  // 162: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	82,  // 163: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	84,  // 164: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	87,  // 165: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	89,  // 166: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	91,  // 167: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	93,  // 168: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	95,  // 169: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	97,  // 170: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	99,  // 171: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	150, // [150:172] is the sub-list for method output_type
+	128, // [128:150] is the sub-list for method input_type
+	128, // [128:128] is the sub-list for extension type_name
+	128, // [128:128] is the sub-list for extension extendee
+	0,   // [0:128] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
