@@ -87,3 +87,36 @@ func (b *Board) Phases(ctx context.Context, after string, limit uint32, opts Rea
 	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Phases{Phases: q}})
 	return resp.GetPhases(), at, err
 }
+
+// ResolvePhase says what becomes of data that met a conflict: merge, local, remote or escalate.
+// VersionSeen is the version that the conflict was with; if there is another one by now, the
+// outcome is a conflict again. Escalated is an outcome: a supervisor decides, and until then only
+// a supervisor changes the keys that overlap. The Result's Field is the id of the conflict.
+func (w writes) ResolvePhase(ctx context.Context, resolve *boardpb.PhaseResolve) (*boardpb.Result, error) {
+	return w.send(ctx, &boardpb.Command{Op: &boardpb.Command_PhaseResolve{PhaseResolve: resolve}})
+}
+
+// SettleConflict closes a conflict (supervisor): data, a JSON object, is laid over the phase's
+// data; nil keeps what is there. ErrWrongState tells that it was decided already.
+func (w writes) SettleConflict(ctx context.Context, id string, data []byte) (*boardpb.Result, error) {
+	op := &boardpb.PhaseSettle{Conflict: id, Data: data, KeepCurrent: data == nil}
+	return w.send(ctx, &boardpb.Command{Op: &boardpb.Command_PhaseSettle{PhaseSettle: op}})
+}
+
+// PhaseConflicts lists conflicts that wait for a supervisor, the oldest first. The answer's Next,
+// given as after, continues.
+func (b *Board) PhaseConflicts(ctx context.Context, q *wirepb.ConflictsQuery, opts ReadOptions) (*wirepb.ConflictsAnswer, Read, error) {
+	if q == nil {
+		q = &wirepb.ConflictsQuery{}
+	}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Conflicts{Conflicts: q}})
+	return resp.GetConflicts(), at, err
+}
+
+// DetectConflict asks what a write of some keys that was made from a version would meet; without
+// keys, of any. It is advice: the write looks again.
+func (b *Board) DetectConflict(ctx context.Context, phase string, versionRead uint64, keys []string, opts ReadOptions) (*wirepb.DetectAnswer, Read, error) {
+	q := &wirepb.DetectQuery{Phase: phase, VersionRead: versionRead, Keys: keys}
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Detect{Detect: q}})
+	return resp.GetDetect(), at, err
+}

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"raftboard/client"
 	boardpb "raftboard/fsm/pb"
 	"raftboard/transport/clustertest"
+	wirepb "raftboard/transport/pb"
 )
 
 func phaseWrite(patch string, read uint64) *boardpb.PhaseWrite {
@@ -93,6 +95,53 @@ func TestEightWritersOfDistinctKeysLoseNothing(t *testing.T) {
 					t.Fatalf("%s is lost", key)
 				}
 			}
+		}
+	})
+}
+
+// SPEC PH-15, PH-16: a conflict that is left to a supervisor is one, although the answer was lost
+// with the leader; until it is decided nobody else writes the keys, and others go on.
+func TestAnEscalatedConflictSurvivesTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clustertest.Start(t, clustertest.Options{Nodes: 3})
+		ctx := background(t)
+		board := func(name string) *client.Board { return dial(t, cluster, name, cluster.Addrs()...).Board("default") }
+		a, b := board("a"), board("b")
+		res, err := a.DefinePhases(ctx, &boardpb.PhaseSpec{Id: "p"})
+		ok(t, "define", res, err)
+		zero, one := uint64(0), uint64(1)
+		res, err = a.WritePhase(ctx, &boardpb.PhaseWrite{Phase: "p", Patch: []byte(`{"verdict":"buy"}`), VersionRead: &zero})
+		ok(t, "write", res, err)
+		once := client.WithIdempotencyKey(ctx, "escalate-1")
+		mine := &boardpb.PhaseResolve{Phase: "p", Local: []byte(`{"verdict":"tune"}`), VersionRead: &zero, VersionSeen: 1,
+			Strategy: boardpb.PhaseStrategy_PHASE_STRATEGY_ESCALATE}
+		raised, err := b.ResolvePhase(once, mine)
+		if err != nil || raised.Outcome != boardpb.Outcome_OUTCOME_ESCALATED {
+			t.Fatalf("escalate: %v, %v", raised, err)
+		}
+		cluster.Kill(cluster.Leader())
+		again, err := b.ResolvePhase(once, mine)
+		if err != nil || !again.Replayed || again.Field != raised.Field || again.Outcome != raised.Outcome {
+			t.Errorf("raised %v, again %v, %v", raised, again, err)
+		}
+		open, _, err := a.PhaseConflicts(ctx, &wirepb.ConflictsQuery{Phase: "p"}, client.ReadOptions{})
+		if err != nil || len(open.Conflicts) != 1 || string(open.Conflicts[0].Local) != `{"verdict":"tune"}` {
+			t.Fatalf("open: %v, %v", open, err)
+		}
+		seen, _, err := a.DetectConflict(ctx, "p", 0, []string{"verdict"}, client.ReadOptions{})
+		if err != nil || !seen.Conflict || seen.Suggested != "escalate" || seen.ModifiedBy != "a" {
+			t.Errorf("detect: %v, %v", seen, err)
+		}
+		res, err = a.WritePhase(ctx, &boardpb.PhaseWrite{Phase: "p", Patch: []byte(`{"other":1}`), VersionRead: &one})
+		ok(t, "another key", res, err)
+		res, err = board("sup").SettleConflict(ctx, raised.Field, []byte(`{"verdict":"both"}`))
+		ok(t, "settle", res, err)
+		if _, err := board("sup").SettleConflict(ctx, raised.Field, nil); !errors.Is(err, client.ErrWrongState) {
+			t.Errorf("settled twice: %v", err)
+		}
+		got, _, err := a.Phase(ctx, "p", 0, client.ReadOptions{})
+		if err != nil || string(got.Data.Data) != `{"verdict":"both","other":1}` || got.Phase.Escalated {
+			t.Errorf("in the end: %v, %v", got, err)
 		}
 	})
 }

@@ -83,7 +83,7 @@ func permissions() map[string]string {
 		"reopen":       "orchestrator operator",
 		"unpark":       "orchestrator supervisor operator",
 		"phase_define": "orchestrator", "phase_lock": "any", "phase_renew": "any", "phase_unlock": "any", "phase_write": "any",
-		"phase_complete": "any", "phase_reopen": "any",
+		"phase_complete": "any", "phase_reopen": "any", "phase_resolve": "any", "phase_settle": "supervisor",
 		"loop_open": "any", "loop_keepalive": "any", "loop_close": "any",
 		"set": "any", "append": "any", "delete": "any", "txn": "any", "report_conflict": "any", "invalidate": "any",
 		"claim": "any", "claim_next": "any", "heartbeat": "any", "release": "any", "complete": "any", "fail": "any",

@@ -29,6 +29,17 @@ func phaseOperation(cmd *boardpb.Command, verb string, c *call) {
 		cmd.Op = &boardpb.Command_PhaseComplete{PhaseComplete: o}
 	case "phase.reopen":
 		cmd.Op = &boardpb.Command_PhaseReopen{PhaseReopen: &boardpb.PhaseReopen{Phase: c.word("phase")}}
+	case "phase.resolve":
+		o := phaseWrite(c)
+		strategy := boardpb.PhaseStrategy(boardpb.PhaseStrategy_value["PHASE_STRATEGY_"+strings.ToUpper(c.word("strategy"))])
+		cmd.Op = &boardpb.Command_PhaseResolve{PhaseResolve: &boardpb.PhaseResolve{Phase: o.Phase, Local: o.Patch, VersionRead: o.VersionRead,
+			VersionSeen: c.number("seen"), Strategy: strategy, Generation: o.Generation}}
+	case "phase.settle":
+		o := &boardpb.PhaseSettle{KeepCurrent: c.flag("keep"), Conflict: c.word("conflict")}
+		if text := c.maybe(); text != "" {
+			o.Data = []byte(text)
+		}
+		cmd.Op = &boardpb.Command_PhaseSettle{PhaseSettle: o}
 	default:
 		c.fail("no verb %q", verb)
 	}
@@ -80,6 +91,18 @@ func (s *script) readPhases(b *state.Board, verb string, c *call) (lines []strin
 			return nil, refused
 		}
 		return append(lines, s.phaseRow(row), "  data "+string(row.Data.GetData())), nil
+	}
+	switch verb {
+	case "conflicts":
+		rows, next, refused := phase.Conflicts(b, s.actors[c.opt("as")], phase.ConflictFilter{Decided: c.flag("decided"), Phase: c.maybe(),
+			After: c.opt("after"), Limit: uint32(c.number("limit"))})
+		for _, row := range rows {
+			lines = append(lines, "→ "+s.message(row.ProtoReflect()))
+		}
+		return append(lines, fmt.Sprintf("→ %d conflicts, next=%q", len(rows), next)), refused
+	case "detect":
+		found, refused := phase.Detect(b, s.actors[c.opt("as")], c.word("phase"), c.number("read"), commas(c.opt("keys")))
+		return []string{fmt.Sprintf("→ theirs=%q overlap=%q by %q not_ready=%v", found.Theirs, found.Overlap, found.ModifiedBy, found.NotReady)}, refused
 	}
 	rows, next := phase.List(b, c.opt("after"), uint32(c.number("limit")))
 	for _, row := range rows {

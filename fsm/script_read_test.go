@@ -201,7 +201,7 @@ func (s *script) readRest(b *state.Board, verb string, c *call) (lines []string,
 	case "wall":
 		return []string{"→ wall+" + span(b.Wall()-scriptWall-scriptZero) + " " + clock(b.T())}, nil
 	}
-	if strings.HasPrefix(verb, "phase") {
+	if strings.HasPrefix(verb, "phase") || verb == "conflicts" || verb == "detect" {
 		return s.readPhases(b, verb, c)
 	}
 	c.fail("no read %q", verb)

@@ -149,7 +149,7 @@ func (m *machine) try(x *state.Txn, c *boardpb.Command) (r *boardpb.Result) {
 	if r == nil {
 		r = dispatch(x, c)
 	}
-	if r.Outcome != boardpb.Outcome_OUTCOME_OK {
+	if !board.Took(c, r) {
 		if !planted.Bug("M36") || r.GetFailedOp() == 0 { // the bug: what came before the refused operation stays
 			x.Discard()
 		}

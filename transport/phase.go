@@ -42,6 +42,37 @@ func listPhases(b *state.Board, q *wirepb.PhasesQuery, answer *wirepb.ReadRespon
 	answer.Answer = &wirepb.ReadResponse_Phases{Phases: out}
 }
 
+func phaseConflicts(b *state.Board, actor *boardpb.Actor, q *wirepb.ConflictsQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	rows, next, refused := phase.Conflicts(b, actor, phase.ConflictFilter{Phase: q.Phase, Decided: q.Decided, After: q.After, Limit: q.Limit})
+	if refused != nil {
+		return board.Explain(refused)
+	}
+	answer.Answer = &wirepb.ReadResponse_Conflicts{Conflicts: &wirepb.ConflictsAnswer{Conflicts: rows, Next: next}}
+	return nil
+}
+
+func detect(b *state.Board, actor *boardpb.Actor, q *wirepb.DetectQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	found, refused := phase.Detect(b, actor, q.Phase, q.VersionRead, q.Keys)
+	if refused != nil {
+		return board.Explain(refused)
+	}
+	out := &wirepb.DetectAnswer{VersionRead: q.VersionRead, VersionCurrent: found.Phase.GetVersion(), NotReady: found.NotReady}
+	if !found.NotReady {
+		out.Conflict, out.Mergeable = len(found.Overlap) > 0, len(found.Overlap) == 0
+		out.ModifiedBy, out.Theirs, out.Overlap = found.ModifiedBy, found.Theirs, found.Overlap
+		switch {
+		case out.Conflict:
+			out.Suggested = "escalate"
+		case len(found.Theirs) > 0:
+			out.Suggested = "merge"
+		default:
+			out.Suggested = "write"
+		}
+	}
+	answer.Answer = &wirepb.ReadResponse_Detect{Detect: out}
+	return nil
+}
+
 func checkPhaseWait(request *wirepb.ReadRequest) *boardpb.Result {
 	q, ok := request.Query.(*wirepb.ReadRequest_Phase)
 	if !ok || q.Phase.GetWaitMs() >= 0 && q.Phase.GetWaitMs() <= maxPhaseWait.Milliseconds() {

@@ -188,6 +188,10 @@ func query(b *state.Board, actor *boardpb.Actor, request *wirepb.ReadRequest, an
 		return trace(b, q.Trace, answer)
 	case *wirepb.ReadRequest_Phase:
 		return readPhase(b, actor, q.Phase, answer)
+	case *wirepb.ReadRequest_Conflicts:
+		return phaseConflicts(b, actor, q.Conflicts, answer)
+	case *wirepb.ReadRequest_Detect:
+		return detect(b, actor, q.Detect, answer)
 	case *wirepb.ReadRequest_Phases:
 		listPhases(b, q.Phases, answer)
 	case *wirepb.ReadRequest_WhoRead:

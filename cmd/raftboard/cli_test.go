@@ -98,6 +98,8 @@ func lines() map[string]string {
 		"phase define": "phase define p", "phase list": "phase list", "phase read": "phase read p", "phase lock": "phase lock p --loop l-1",
 		"phase renew": "phase renew p --gen 1 --loop l-1", "phase unlock": "phase unlock p --gen 1 --loop l-1",
 		"phase write": "phase write p {} --read 0", "phase complete": "phase complete p", "phase reopen": "phase reopen p",
+		"phase detect": "phase detect p", "phase resolve": "phase resolve p {} --read 0 --strategy local", "phase conflicts": "phase conflicts",
+		"phase settle": "phase settle c-1 --keep",
 		"run": "run --claim claims/a -- true", "status": "status",
 		"board create": "board create x", "board list": "board list", "board describe": "board describe", "board settings": "board settings",
 		"board compact": "board compact --before 1 --yes", "board delete": "board delete x --yes",

@@ -18,8 +18,9 @@ import (
 // phaseCommand groups the verbs of phases.
 func (a *app) phaseCommand() *cobra.Command {
 	return noun("phase", "Phases of a long piece of work: a lock, a version and what they depend on",
-		a.phaseDefineCommand(), a.phaseListCommand(), a.phaseReadCommand(), a.phaseLockCommand(), a.phaseRenewCommand(),
-		a.phaseUnlockCommand(), a.phaseWriteCommand(), a.phaseCompleteCommand(), a.phaseReopenCommand())
+		append([]*cobra.Command{a.phaseDefineCommand(), a.phaseListCommand(), a.phaseReadCommand(), a.phaseLockCommand(),
+			a.phaseRenewCommand(), a.phaseUnlockCommand(), a.phaseWriteCommand(), a.phaseCompleteCommand(), a.phaseReopenCommand()},
+			a.disputeCommands()...)...)
 }
 
 func (a *app) phaseDefineCommand() *cobra.Command {
@@ -65,6 +66,9 @@ func (a *app) phase(ctx context.Context, did string, cmd *boardpb.Command) error
 	}
 	if r.GetMerged() {
 		text += "  merged with " + strings.Join(r.GetTheirs(), ", ")
+	}
+	if len(r.GetValue()) > 0 {
+		text += "\n" + string(r.GetValue())
 	}
 	return a.printResult(r, text)
 }
@@ -261,6 +265,9 @@ func (a *app) phaseListCommand() *cobra.Command {
 					p, note := row.GetPhase(), ""
 					if p.GetStaleInputs() {
 						note = "stale inputs"
+					}
+					if p.GetEscalated() {
+						note = strings.TrimPrefix(note+", a conflict waits for a supervisor", ", ")
 					}
 					view.Lines = append(view.Lines, phaseObject(row))
 					view.Names = append(view.Names, p.GetId())

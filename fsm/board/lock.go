@@ -95,8 +95,13 @@ func FitsBoard(x *state.Txn, key string, data []byte) *boardpb.Result {
 	if n := uint64(len(data)); n > limit {
 		return &boardpb.Result{Code: boardpb.Code_CODE_TOO_LARGE, Key: key, Got: n, Limit: limit}
 	}
-	if need := state.PhaseBytes(&boardpb.PhaseData{Data: data}) + state.MaxSegmentBytes + state.MaxPrincipal; !x.MakeRoom(key, need) {
-		return fullBoard(x, key, need)
+	return RoomFor(x, key, state.PhaseBytes(&boardpb.PhaseData{Data: data})+state.MaxSegmentBytes+state.MaxPrincipal)
+}
+
+// RoomFor refuses what the board has no room for.
+func RoomFor(x *state.Txn, key string, need uint64) *boardpb.Result {
+	if x.MakeRoom(key, need) {
+		return nil
 	}
-	return nil
+	return fullBoard(x, key, need)
 }

@@ -32,6 +32,11 @@ func permit(c *boardpb.Command) (missing string) {
 			return "orchestrator"
 		}
 		return ""
+	case *boardpb.Command_PhaseSettle:
+		if !state.HasRole(a, boardpb.Role_ROLE_SUPERVISOR) {
+			return "supervisor"
+		}
+		return ""
 	case *boardpb.Command_Reopen:
 		if !orchestrates(a) && !state.HasRole(a, boardpb.Role_ROLE_OPERATOR) {
 			return "orchestrator"

@@ -15,6 +15,9 @@ const (
 	FieldPhases       = "phases"
 	FieldInputs       = "inputs"
 	FieldVersionRead  = "version_read"
+	FieldNoConflict   = "no_conflict"
+	FieldConflicts    = "conflicts"
+	FieldDecided      = "decided"
 )
 
 // phaseOp returns the operation on one phase, or nil.
@@ -32,6 +35,8 @@ func phaseOp(c *boardpb.Command) interface{ GetPhase() string } {
 		return o.PhaseComplete
 	case *boardpb.Command_PhaseReopen:
 		return o.PhaseReopen
+	case *boardpb.Command_PhaseResolve:
+		return o.PhaseResolve
 	}
 	return nil
 }
@@ -61,6 +66,10 @@ func checkPhaseOp(c *boardpb.Command) *boardpb.Result {
 		return checkPhaseWrite(o.PhaseWrite)
 	case *boardpb.Command_PhaseComplete:
 		return checkInputs(o.PhaseComplete.Inputs)
+	case *boardpb.Command_PhaseResolve:
+		return checkPhaseResolve(o.PhaseResolve)
+	case *boardpb.Command_PhaseSettle:
+		return checkPhaseSettle(o.PhaseSettle)
 	}
 	return nil
 }
@@ -160,6 +169,55 @@ func checkPhaseWrite(o *boardpb.PhaseWrite) *boardpb.Result {
 		}
 	}
 	return nil
+}
+
+func checkPhaseResolve(o *boardpb.PhaseResolve) *boardpb.Result {
+	if _, known := boardpb.PhaseStrategy_name[int32(o.Strategy)]; !known || o.Strategy == 0 {
+		return bad("strategy", "it is one of merge, local, remote, escalate")
+	}
+	return checkPhaseWrite(&boardpb.PhaseWrite{Phase: o.Phase, Patch: o.Local, VersionRead: o.VersionRead})
+}
+
+func checkPhaseSettle(o *boardpb.PhaseSettle) *boardpb.Result {
+	switch {
+	case o.Conflict == "" || len(o.Conflict) > state.MaxOpaque:
+		return bad("conflict", "name one: raftboard phase conflicts")
+	case o.KeepCurrent == (len(o.Data) > 0):
+		return bad("data", "say what the keys shall be, or keep_current")
+	case o.KeepCurrent:
+		return nil
+	}
+	zero := uint64(0)
+	return checkPhaseWrite(&boardpb.PhaseWrite{Patch: o.Data, VersionRead: &zero})
+}
+
+func explainPhaseState(r *boardpb.Result) (message, hint string) {
+	switch r.Field {
+	case FieldNoConflict:
+		return fmt.Sprintf("nothing of it overlaps with what others changed in %s", r.Key), "resolve it with the strategy merge, or write it"
+	case FieldDecided:
+		return fmt.Sprintf("the conflict of %s was decided already, by %s", r.Key, r.Holder), "see how: raftboard phase conflicts --decided"
+	case FieldConflicts:
+		return fmt.Sprintf("%d conflicts of phases of this board wait for a supervisor", r.Limit), "a supervisor decides them: raftboard phase conflicts"
+	}
+	return fmt.Sprintf("%s is %s, which does not allow this", r.Key, r.Field), "look at it first: raftboard phase list"
+}
+
+// Took tells whether a command was done: with the outcome ok, or escalated where that is what it
+// asked for.
+func Took(c *boardpb.Command, r *boardpb.Result) bool {
+	return r.Outcome == boardpb.Outcome_OUTCOME_OK || r.Outcome == boardpb.Outcome_OUTCOME_ESCALATED &&
+		c.GetPhaseResolve().GetStrategy() == boardpb.PhaseStrategy_PHASE_STRATEGY_ESCALATE
+}
+
+// explainEscalated is about keys that wait for a supervisor.
+func explainEscalated(r *boardpb.Result) (message, hint string) {
+	keys := "some keys"
+	if n := len(r.Overlap); n > 0 { // given again: the list of then is not kept
+		keys = fmt.Sprintf("%+q", r.Overlap[:min(n, namedInText)])
+	}
+	return fmt.Sprintf("%s of %s wait for a supervisor, in conflict %s; the data is as it was", clip(keys), r.Key, r.Field),
+		"work on the other keys; a supervisor decides with: raftboard phase settle " + r.Field
 }
 
 func checkInputs(inputs []*boardpb.PhaseInput) *boardpb.Result {

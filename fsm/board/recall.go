@@ -68,6 +68,10 @@ func recallOp(x *state.Txn, c *boardpb.Command, k *boardpb.Kept, r *boardpb.Resu
 		for i, number := range k.Numbers {
 			r.Results = append(r.Results, recallOne(txnOp(c.GetTxn().Ops[i]), number))
 		}
+	case *boardpb.Command_PhaseResolve:
+		if ok && c.GetPhaseResolve().Strategy == boardpb.PhaseStrategy_PHASE_STRATEGY_REMOTE {
+			recallValue(x, r)
+		}
 	case *boardpb.Command_BoardCreate, *boardpb.Command_BoardFork:
 		r.Incarnation = k.Who
 		return

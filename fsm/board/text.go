@@ -33,6 +33,8 @@ func explainOutcome(r *boardpb.Result) (message, hint string) {
 	switch r.Outcome {
 	case boardpb.Outcome_OUTCOME_CONFLICT:
 		return explainConflict(r)
+	case boardpb.Outcome_OUTCOME_ESCALATED:
+		return explainEscalated(r)
 	case boardpb.Outcome_OUTCOME_HELD:
 		return fmt.Sprintf("%s is held by %s (generation %d, %s left)", r.Key, r.Holder, r.Generation, span(r.ExpiresInMs)),
 			"take other work with claim_next, or try again when the time is up"
@@ -130,7 +132,7 @@ func explainCode(r *boardpb.Result) (message, hint string) {
 		return explainSchema(r)
 	case boardpb.Code_CODE_WRONG_STATE:
 		if _, phase := state.PhaseOf(r.Key); phase {
-			return fmt.Sprintf("%s is %s, which does not allow this", r.Key, r.Field), "look at it first: raftboard phase list"
+			return explainPhaseState(r)
 		}
 		return fmt.Sprintf("%s is %s, which does not allow this", r.Key, r.Field), "look at it first: raftboard claims"
 	case boardpb.Code_CODE_TOO_LARGE:

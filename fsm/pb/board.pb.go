@@ -90,6 +90,62 @@ func (Role) EnumDescriptor() ([]byte, []int) {
 	return file_fsm_pb_board_proto_rawDescGZIP(), []int{0}
 }
 
+// PhaseStrategy is what becomes of data that met a conflict.
+type PhaseStrategy int32
+
+const (
+	PhaseStrategy_PHASE_STRATEGY_UNSPECIFIED PhaseStrategy = 0
+	PhaseStrategy_PHASE_STRATEGY_MERGE       PhaseStrategy = 1 // lay it over the current data, if no key is in both
+	PhaseStrategy_PHASE_STRATEGY_LOCAL       PhaseStrategy = 2 // it takes the place of the current data
+	PhaseStrategy_PHASE_STRATEGY_REMOTE      PhaseStrategy = 3 // the current data stays, and is in the answer
+	PhaseStrategy_PHASE_STRATEGY_ESCALATE    PhaseStrategy = 4 // a supervisor decides; until then nobody else changes those keys
+)
+
+// Enum value maps for PhaseStrategy.
+var (
+	PhaseStrategy_name = map[int32]string{
+		0: "PHASE_STRATEGY_UNSPECIFIED",
+		1: "PHASE_STRATEGY_MERGE",
+		2: "PHASE_STRATEGY_LOCAL",
+		3: "PHASE_STRATEGY_REMOTE",
+		4: "PHASE_STRATEGY_ESCALATE",
+	}
+	PhaseStrategy_value = map[string]int32{
+		"PHASE_STRATEGY_UNSPECIFIED": 0,
+		"PHASE_STRATEGY_MERGE":       1,
+		"PHASE_STRATEGY_LOCAL":       2,
+		"PHASE_STRATEGY_REMOTE":      3,
+		"PHASE_STRATEGY_ESCALATE":    4,
+	}
+)
+
+func (x PhaseStrategy) Enum() *PhaseStrategy {
+	p := new(PhaseStrategy)
+	*p = x
+	return p
+}
+
+func (x PhaseStrategy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PhaseStrategy) Descriptor() protoreflect.EnumDescriptor {
+	return file_fsm_pb_board_proto_enumTypes[1].Descriptor()
+}
+
+func (PhaseStrategy) Type() protoreflect.EnumType {
+	return &file_fsm_pb_board_proto_enumTypes[1]
+}
+
+func (x PhaseStrategy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PhaseStrategy.Descriptor instead.
+func (PhaseStrategy) EnumDescriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{1}
+}
+
 type PhaseStatus int32
 
 const (
@@ -126,11 +182,11 @@ func (x PhaseStatus) String() string {
 }
 
 func (PhaseStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[1].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[2].Descriptor()
 }
 
 func (PhaseStatus) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[1]
+	return &file_fsm_pb_board_proto_enumTypes[2]
 }
 
 func (x PhaseStatus) Number() protoreflect.EnumNumber {
@@ -139,7 +195,7 @@ func (x PhaseStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PhaseStatus.Descriptor instead.
 func (PhaseStatus) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{1}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{2}
 }
 
 type Mode int32
@@ -187,11 +243,11 @@ func (x Mode) String() string {
 }
 
 func (Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[2].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[3].Descriptor()
 }
 
 func (Mode) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[2]
+	return &file_fsm_pb_board_proto_enumTypes[3]
 }
 
 func (x Mode) Number() protoreflect.EnumNumber {
@@ -200,7 +256,7 @@ func (x Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Mode.Descriptor instead.
 func (Mode) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{2}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{3}
 }
 
 type LeaseState int32
@@ -242,11 +298,11 @@ func (x LeaseState) String() string {
 }
 
 func (LeaseState) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[3].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[4].Descriptor()
 }
 
 func (LeaseState) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[3]
+	return &file_fsm_pb_board_proto_enumTypes[4]
 }
 
 func (x LeaseState) Number() protoreflect.EnumNumber {
@@ -255,7 +311,7 @@ func (x LeaseState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LeaseState.Descriptor instead.
 func (LeaseState) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{3}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{4}
 }
 
 type EndedBy int32
@@ -312,11 +368,11 @@ func (x EndedBy) String() string {
 }
 
 func (EndedBy) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[4].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[5].Descriptor()
 }
 
 func (EndedBy) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[4]
+	return &file_fsm_pb_board_proto_enumTypes[5]
 }
 
 func (x EndedBy) Number() protoreflect.EnumNumber {
@@ -325,7 +381,7 @@ func (x EndedBy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedBy.Descriptor instead.
 func (EndedBy) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{4}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{5}
 }
 
 type LoopState int32
@@ -364,11 +420,11 @@ func (x LoopState) String() string {
 }
 
 func (LoopState) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[5].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[6].Descriptor()
 }
 
 func (LoopState) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[5]
+	return &file_fsm_pb_board_proto_enumTypes[6]
 }
 
 func (x LoopState) Number() protoreflect.EnumNumber {
@@ -377,7 +433,7 @@ func (x LoopState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LoopState.Descriptor instead.
 func (LoopState) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{5}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{6}
 }
 
 type Kind int32
@@ -415,6 +471,8 @@ const (
 	Kind_KIND_PHASE_WRITE         Kind = 33
 	Kind_KIND_PHASE_COMPLETE      Kind = 34
 	Kind_KIND_PHASE_REOPEN        Kind = 35
+	Kind_KIND_PHASE_ESCALATE      Kind = 36
+	Kind_KIND_PHASE_RESOLVE       Kind = 37
 	// notes
 	Kind_KIND_CONFLICT       Kind = 64
 	Kind_KIND_REFUSED        Kind = 65
@@ -456,6 +514,8 @@ var (
 		33: "KIND_PHASE_WRITE",
 		34: "KIND_PHASE_COMPLETE",
 		35: "KIND_PHASE_REOPEN",
+		36: "KIND_PHASE_ESCALATE",
+		37: "KIND_PHASE_RESOLVE",
 		64: "KIND_CONFLICT",
 		65: "KIND_REFUSED",
 		66: "KIND_FENCE_REJECTED",
@@ -493,6 +553,8 @@ var (
 		"KIND_PHASE_WRITE":         33,
 		"KIND_PHASE_COMPLETE":      34,
 		"KIND_PHASE_REOPEN":        35,
+		"KIND_PHASE_ESCALATE":      36,
+		"KIND_PHASE_RESOLVE":       37,
 		"KIND_CONFLICT":            64,
 		"KIND_REFUSED":             65,
 		"KIND_FENCE_REJECTED":      66,
@@ -511,11 +573,11 @@ func (x Kind) String() string {
 }
 
 func (Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[6].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[7].Descriptor()
 }
 
 func (Kind) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[6]
+	return &file_fsm_pb_board_proto_enumTypes[7]
 }
 
 func (x Kind) Number() protoreflect.EnumNumber {
@@ -524,7 +586,7 @@ func (x Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Kind.Descriptor instead.
 func (Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{6}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{7}
 }
 
 type Surface int32
@@ -569,11 +631,11 @@ func (x Surface) String() string {
 }
 
 func (Surface) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[7].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[8].Descriptor()
 }
 
 func (Surface) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[7]
+	return &file_fsm_pb_board_proto_enumTypes[8]
 }
 
 func (x Surface) Number() protoreflect.EnumNumber {
@@ -582,7 +644,7 @@ func (x Surface) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Surface.Descriptor instead.
 func (Surface) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{7}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{8}
 }
 
 type Outcome int32
@@ -639,11 +701,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[8].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[9].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[8]
+	return &file_fsm_pb_board_proto_enumTypes[9]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -652,7 +714,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{8}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{9}
 }
 
 // Code names an error. Numbers are for ever.
@@ -806,11 +868,11 @@ func (x Code) String() string {
 }
 
 func (Code) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[9].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[10].Descriptor()
 }
 
 func (Code) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[9]
+	return &file_fsm_pb_board_proto_enumTypes[10]
 }
 
 func (x Code) Number() protoreflect.EnumNumber {
@@ -819,7 +881,7 @@ func (x Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Code.Descriptor instead.
 func (Code) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{9}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{10}
 }
 
 // Proposed says what is known of a command that got no result.
@@ -856,11 +918,11 @@ func (x Proposed) String() string {
 }
 
 func (Proposed) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_pb_board_proto_enumTypes[10].Descriptor()
+	return file_fsm_pb_board_proto_enumTypes[11].Descriptor()
 }
 
 func (Proposed) Type() protoreflect.EnumType {
-	return &file_fsm_pb_board_proto_enumTypes[10]
+	return &file_fsm_pb_board_proto_enumTypes[11]
 }
 
 func (x Proposed) Number() protoreflect.EnumNumber {
@@ -869,7 +931,7 @@ func (x Proposed) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Proposed.Descriptor instead.
 func (Proposed) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{10}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{11}
 }
 
 // Actor says who a command is from. Only a server fills it in, from a credential.
@@ -1107,6 +1169,8 @@ type Command struct {
 	//	*Command_PhaseWrite
 	//	*Command_PhaseComplete
 	//	*Command_PhaseReopen
+	//	*Command_PhaseResolve
+	//	*Command_PhaseSettle
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1554,6 +1618,24 @@ func (x *Command) GetPhaseReopen() *PhaseReopen {
 	return nil
 }
 
+func (x *Command) GetPhaseResolve() *PhaseResolve {
+	if x != nil {
+		if x, ok := x.Op.(*Command_PhaseResolve); ok {
+			return x.PhaseResolve
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPhaseSettle() *PhaseSettle {
+	if x != nil {
+		if x, ok := x.Op.(*Command_PhaseSettle); ok {
+			return x.PhaseSettle
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -1715,6 +1797,14 @@ type Command_PhaseReopen struct {
 	PhaseReopen *PhaseReopen `protobuf:"bytes,86,opt,name=phase_reopen,json=phaseReopen,proto3,oneof"`
 }
 
+type Command_PhaseResolve struct {
+	PhaseResolve *PhaseResolve `protobuf:"bytes,87,opt,name=phase_resolve,json=phaseResolve,proto3,oneof"`
+}
+
+type Command_PhaseSettle struct {
+	PhaseSettle *PhaseSettle `protobuf:"bytes,88,opt,name=phase_settle,json=phaseSettle,proto3,oneof"`
+}
+
 func (*Command_Lead) isCommand_Op() {}
 
 func (*Command_Tick) isCommand_Op() {}
@@ -1790,6 +1880,10 @@ func (*Command_PhaseWrite) isCommand_Op() {}
 func (*Command_PhaseComplete) isCommand_Op() {}
 
 func (*Command_PhaseReopen) isCommand_Op() {}
+
+func (*Command_PhaseResolve) isCommand_Op() {}
+
+func (*Command_PhaseSettle) isCommand_Op() {}
 
 // Lead opens a leadership. It carries no time: its batch has no stamp but the term.
 type Lead struct {
@@ -4704,6 +4798,151 @@ func (x *PhaseReopen) GetPhase() string {
 	return ""
 }
 
+type PhaseResolve struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Local         []byte                 `protobuf:"bytes,2,opt,name=local,proto3" json:"local,omitempty"`                                       // a JSON object: what the caller has
+	VersionRead   *uint64                `protobuf:"varint,3,opt,name=version_read,json=versionRead,proto3,oneof" json:"version_read,omitempty"` // that it was made from; mandatory
+	VersionSeen   uint64                 `protobuf:"varint,4,opt,name=version_seen,json=versionSeen,proto3" json:"version_seen,omitempty"`       // that it met; if there is another one by now, that is a new conflict
+	Strategy      PhaseStrategy          `protobuf:"varint,5,opt,name=strategy,proto3,enum=raftboard.board.v1.PhaseStrategy" json:"strategy,omitempty"`
+	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseResolve) Reset() {
+	*x = PhaseResolve{}
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseResolve) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseResolve) ProtoMessage() {}
+
+func (x *PhaseResolve) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseResolve.ProtoReflect.Descriptor instead.
+func (*PhaseResolve) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *PhaseResolve) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PhaseResolve) GetLocal() []byte {
+	if x != nil {
+		return x.Local
+	}
+	return nil
+}
+
+func (x *PhaseResolve) GetVersionRead() uint64 {
+	if x != nil && x.VersionRead != nil {
+		return *x.VersionRead
+	}
+	return 0
+}
+
+func (x *PhaseResolve) GetVersionSeen() uint64 {
+	if x != nil {
+		return x.VersionSeen
+	}
+	return 0
+}
+
+func (x *PhaseResolve) GetStrategy() PhaseStrategy {
+	if x != nil {
+		return x.Strategy
+	}
+	return PhaseStrategy_PHASE_STRATEGY_UNSPECIFIED
+}
+
+func (x *PhaseResolve) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+// PhaseSettle closes an open conflict.
+type PhaseSettle struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Conflict      string                 `protobuf:"bytes,1,opt,name=conflict,proto3" json:"conflict,omitempty"`                           // its id
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`                                   // a JSON object that is laid over the current data
+	KeepCurrent   bool                   `protobuf:"varint,3,opt,name=keep_current,json=keepCurrent,proto3" json:"keep_current,omitempty"` // or this
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseSettle) Reset() {
+	*x = PhaseSettle{}
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseSettle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseSettle) ProtoMessage() {}
+
+func (x *PhaseSettle) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseSettle.ProtoReflect.Descriptor instead.
+func (*PhaseSettle) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *PhaseSettle) GetConflict() string {
+	if x != nil {
+		return x.Conflict
+	}
+	return ""
+}
+
+func (x *PhaseSettle) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *PhaseSettle) GetKeepCurrent() bool {
+	if x != nil {
+		return x.KeepCurrent
+	}
+	return false
+}
+
 // Phase is the record of a phase. Its lock is the lease record "phase:<id>", its data the
 // PhaseData of its version.
 type Phase struct {
@@ -4725,13 +4964,14 @@ type Phase struct {
 	WallMs        int64                  `protobuf:"varint,15,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
 	Rev           uint64                 `protobuf:"varint,16,opt,name=rev,proto3" json:"rev,omitempty"`
 	CreatedWallMs int64                  `protobuf:"varint,17,opt,name=created_wall_ms,json=createdWallMs,proto3" json:"created_wall_ms,omitempty"`
+	Escalated     bool                   `protobuf:"varint,18,opt,name=escalated,proto3" json:"escalated,omitempty"` // a conflict of it is open
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Phase) Reset() {
 	*x = Phase{}
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +4983,7 @@ func (x *Phase) String() string {
 func (*Phase) ProtoMessage() {}
 
 func (x *Phase) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[51]
+	mi := &file_fsm_pb_board_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +4996,7 @@ func (x *Phase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Phase.ProtoReflect.Descriptor instead.
 func (*Phase) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{51}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Phase) GetId() string {
@@ -4878,6 +5118,13 @@ func (x *Phase) GetCreatedWallMs() int64 {
 	return 0
 }
 
+func (x *Phase) GetEscalated() bool {
+	if x != nil {
+		return x.Escalated
+	}
+	return false
+}
+
 // PhaseData is one version of a phase's data.
 type PhaseData struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4896,7 +5143,7 @@ type PhaseData struct {
 
 func (x *PhaseData) Reset() {
 	*x = PhaseData{}
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5155,7 @@ func (x *PhaseData) String() string {
 func (*PhaseData) ProtoMessage() {}
 
 func (x *PhaseData) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[52]
+	mi := &file_fsm_pb_board_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5168,7 @@ func (x *PhaseData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseData.ProtoReflect.Descriptor instead.
 func (*PhaseData) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{52}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PhaseData) GetPhase() string {
@@ -4987,6 +5234,195 @@ func (x *PhaseData) GetRev() uint64 {
 	return 0
 }
 
+// PhaseConflict is what a supervisor is to decide, or has decided.
+type PhaseConflict struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Phase           string                 `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"`
+	BaseVersion     uint64                 `protobuf:"varint,3,opt,name=base_version,json=baseVersion,proto3" json:"base_version,omitempty"`          // that local was made from
+	CurrentVersion  uint64                 `protobuf:"varint,4,opt,name=current_version,json=currentVersion,proto3" json:"current_version,omitempty"` // that it met
+	Overlap         []string               `protobuf:"bytes,5,rep,name=overlap,proto3" json:"overlap,omitempty"`                                      // top-level keys that both changed
+	Local           []byte                 `protobuf:"bytes,6,opt,name=local,proto3" json:"local,omitempty"`                                          // a JSON object: the overlapping keys as the caller has them
+	Current         []byte                 `protobuf:"bytes,7,opt,name=current,proto3" json:"current,omitempty"`                                      // and as they are; a key that is missing was deleted
+	RaisedBy        string                 `protobuf:"bytes,8,opt,name=raised_by,json=raisedBy,proto3" json:"raised_by,omitempty"`
+	ActingFor       string                 `protobuf:"bytes,9,opt,name=acting_for,json=actingFor,proto3" json:"acting_for,omitempty"`
+	Loop            string                 `protobuf:"bytes,10,opt,name=loop,proto3" json:"loop,omitempty"`
+	TMs             int64                  `protobuf:"varint,11,opt,name=t_ms,json=tMs,proto3" json:"t_ms,omitempty"`
+	WallMs          int64                  `protobuf:"varint,12,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	Rev             uint64                 `protobuf:"varint,13,opt,name=rev,proto3" json:"rev,omitempty"`
+	Resolution      string                 `protobuf:"bytes,14,opt,name=resolution,proto3" json:"resolution,omitempty"` // "" while it is open, then data or keep_current
+	ResolvedBy      string                 `protobuf:"bytes,15,opt,name=resolved_by,json=resolvedBy,proto3" json:"resolved_by,omitempty"`
+	ResolvedVersion uint64                 `protobuf:"varint,16,opt,name=resolved_version,json=resolvedVersion,proto3" json:"resolved_version,omitempty"`
+	ResolvedTMs     int64                  `protobuf:"varint,17,opt,name=resolved_t_ms,json=resolvedTMs,proto3" json:"resolved_t_ms,omitempty"`
+	ResolvedWallMs  int64                  `protobuf:"varint,18,opt,name=resolved_wall_ms,json=resolvedWallMs,proto3" json:"resolved_wall_ms,omitempty"`
+	ResolvedRev     uint64                 `protobuf:"varint,19,opt,name=resolved_rev,json=resolvedRev,proto3" json:"resolved_rev,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *PhaseConflict) Reset() {
+	*x = PhaseConflict{}
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseConflict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseConflict) ProtoMessage() {}
+
+func (x *PhaseConflict) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseConflict.ProtoReflect.Descriptor instead.
+func (*PhaseConflict) Descriptor() ([]byte, []int) {
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *PhaseConflict) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PhaseConflict) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PhaseConflict) GetBaseVersion() uint64 {
+	if x != nil {
+		return x.BaseVersion
+	}
+	return 0
+}
+
+func (x *PhaseConflict) GetCurrentVersion() uint64 {
+	if x != nil {
+		return x.CurrentVersion
+	}
+	return 0
+}
+
+func (x *PhaseConflict) GetOverlap() []string {
+	if x != nil {
+		return x.Overlap
+	}
+	return nil
+}
+
+func (x *PhaseConflict) GetLocal() []byte {
+	if x != nil {
+		return x.Local
+	}
+	return nil
+}
+
+func (x *PhaseConflict) GetCurrent() []byte {
+	if x != nil {
+		return x.Current
+	}
+	return nil
+}
+
+func (x *PhaseConflict) GetRaisedBy() string {
+	if x != nil {
+		return x.RaisedBy
+	}
+	return ""
+}
+
+func (x *PhaseConflict) GetActingFor() string {
+	if x != nil {
+		return x.ActingFor
+	}
+	return ""
+}
+
+func (x *PhaseConflict) GetLoop() string {
+	if x != nil {
+		return x.Loop
+	}
+	return ""
+}
+
+func (x *PhaseConflict) GetTMs() int64 {
+	if x != nil {
+		return x.TMs
+	}
+	return 0
+}
+
+func (x *PhaseConflict) GetWallMs() int64 {
+	if x != nil {
+		return x.WallMs
+	}
+	return 0
+}
+
+func (x *PhaseConflict) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *PhaseConflict) GetResolution() string {
+	if x != nil {
+		return x.Resolution
+	}
+	return ""
+}
+
+func (x *PhaseConflict) GetResolvedBy() string {
+	if x != nil {
+		return x.ResolvedBy
+	}
+	return ""
+}
+
+func (x *PhaseConflict) GetResolvedVersion() uint64 {
+	if x != nil {
+		return x.ResolvedVersion
+	}
+	return 0
+}
+
+func (x *PhaseConflict) GetResolvedTMs() int64 {
+	if x != nil {
+		return x.ResolvedTMs
+	}
+	return 0
+}
+
+func (x *PhaseConflict) GetResolvedWallMs() int64 {
+	if x != nil {
+		return x.ResolvedWallMs
+	}
+	return 0
+}
+
+func (x *PhaseConflict) GetResolvedRev() uint64 {
+	if x != nil {
+		return x.ResolvedRev
+	}
+	return 0
+}
+
 type Namespace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pattern       string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
@@ -5004,7 +5440,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5016,7 +5452,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[53]
+	mi := &file_fsm_pb_board_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5029,7 +5465,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{53}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Namespace) GetPattern() string {
@@ -5107,7 +5543,7 @@ type BoardSettings struct {
 
 func (x *BoardSettings) Reset() {
 	*x = BoardSettings{}
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5119,7 +5555,7 @@ func (x *BoardSettings) String() string {
 func (*BoardSettings) ProtoMessage() {}
 
 func (x *BoardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[54]
+	mi := &file_fsm_pb_board_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5132,7 +5568,7 @@ func (x *BoardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardSettings.ProtoReflect.Descriptor instead.
 func (*BoardSettings) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{54}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BoardSettings) GetNamespaces() []*Namespace {
@@ -5189,7 +5625,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5201,7 +5637,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[55]
+	mi := &file_fsm_pb_board_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5214,7 +5650,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{55}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Entry) GetKey() string {
@@ -5353,7 +5789,7 @@ type Invalidation struct {
 
 func (x *Invalidation) Reset() {
 	*x = Invalidation{}
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5365,7 +5801,7 @@ func (x *Invalidation) String() string {
 func (*Invalidation) ProtoMessage() {}
 
 func (x *Invalidation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[56]
+	mi := &file_fsm_pb_board_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5378,7 +5814,7 @@ func (x *Invalidation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Invalidation.ProtoReflect.Descriptor instead.
 func (*Invalidation) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{56}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Invalidation) GetRef() string {
@@ -5449,7 +5885,7 @@ type Readers struct {
 
 func (x *Readers) Reset() {
 	*x = Readers{}
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5461,7 +5897,7 @@ func (x *Readers) String() string {
 func (*Readers) ProtoMessage() {}
 
 func (x *Readers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[57]
+	mi := &file_fsm_pb_board_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5474,7 +5910,7 @@ func (x *Readers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Readers.ProtoReflect.Descriptor instead.
 func (*Readers) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{57}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Readers) GetRef() string {
@@ -5514,7 +5950,7 @@ type Reader struct {
 
 func (x *Reader) Reset() {
 	*x = Reader{}
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5962,7 @@ func (x *Reader) String() string {
 func (*Reader) ProtoMessage() {}
 
 func (x *Reader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[58]
+	mi := &file_fsm_pb_board_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5539,7 +5975,7 @@ func (x *Reader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reader.ProtoReflect.Descriptor instead.
 func (*Reader) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{58}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Reader) GetPrincipal() string {
@@ -5610,7 +6046,7 @@ type ReadPair struct {
 
 func (x *ReadPair) Reset() {
 	*x = ReadPair{}
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5622,7 +6058,7 @@ func (x *ReadPair) String() string {
 func (*ReadPair) ProtoMessage() {}
 
 func (x *ReadPair) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[59]
+	mi := &file_fsm_pb_board_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5635,7 +6071,7 @@ func (x *ReadPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadPair.ProtoReflect.Descriptor instead.
 func (*ReadPair) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{59}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReadPair) GetReader() string {
@@ -5672,7 +6108,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5684,7 +6120,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[60]
+	mi := &file_fsm_pb_board_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5697,7 +6133,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{60}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Mark) GetRef() string {
@@ -5745,7 +6181,7 @@ type Previous struct {
 
 func (x *Previous) Reset() {
 	*x = Previous{}
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5757,7 +6193,7 @@ func (x *Previous) String() string {
 func (*Previous) ProtoMessage() {}
 
 func (x *Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[61]
+	mi := &file_fsm_pb_board_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5770,7 +6206,7 @@ func (x *Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Previous.ProtoReflect.Descriptor instead.
 func (*Previous) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{61}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Previous) GetOwner() string {
@@ -5863,7 +6299,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_fsm_pb_board_proto_msgTypes[62]
+	mi := &file_fsm_pb_board_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5875,7 +6311,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[62]
+	mi := &file_fsm_pb_board_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5888,7 +6324,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{62}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Lease) GetKey() string {
@@ -6081,7 +6517,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_fsm_pb_board_proto_msgTypes[63]
+	mi := &file_fsm_pb_board_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6093,7 +6529,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[63]
+	mi := &file_fsm_pb_board_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6106,7 +6542,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{63}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Ended) GetKey() string {
@@ -6178,7 +6614,7 @@ type Loop struct {
 
 func (x *Loop) Reset() {
 	*x = Loop{}
-	mi := &file_fsm_pb_board_proto_msgTypes[64]
+	mi := &file_fsm_pb_board_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6190,7 +6626,7 @@ func (x *Loop) String() string {
 func (*Loop) ProtoMessage() {}
 
 func (x *Loop) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[64]
+	mi := &file_fsm_pb_board_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6203,7 +6639,7 @@ func (x *Loop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loop.ProtoReflect.Descriptor instead.
 func (*Loop) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{64}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Loop) GetId() string {
@@ -6365,7 +6801,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_fsm_pb_board_proto_msgTypes[65]
+	mi := &file_fsm_pb_board_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6377,7 +6813,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[65]
+	mi := &file_fsm_pb_board_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6390,7 +6826,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{65}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Kept) GetId() string {
@@ -6545,7 +6981,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fsm_pb_board_proto_msgTypes[66]
+	mi := &file_fsm_pb_board_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6557,7 +6993,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[66]
+	mi := &file_fsm_pb_board_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6570,7 +7006,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{66}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Event) GetRev() uint64 {
@@ -6757,7 +7193,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fsm_pb_board_proto_msgTypes[67]
+	mi := &file_fsm_pb_board_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6769,7 +7205,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[67]
+	mi := &file_fsm_pb_board_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6782,7 +7218,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{67}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Node) GetId() string {
@@ -6854,7 +7290,7 @@ type Leadership struct {
 
 func (x *Leadership) Reset() {
 	*x = Leadership{}
-	mi := &file_fsm_pb_board_proto_msgTypes[68]
+	mi := &file_fsm_pb_board_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6866,7 +7302,7 @@ func (x *Leadership) String() string {
 func (*Leadership) ProtoMessage() {}
 
 func (x *Leadership) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[68]
+	mi := &file_fsm_pb_board_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6879,7 +7315,7 @@ func (x *Leadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
 func (*Leadership) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{68}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Leadership) GetTerm() uint64 {
@@ -6935,7 +7371,7 @@ type ClusterRecord struct {
 
 func (x *ClusterRecord) Reset() {
 	*x = ClusterRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[69]
+	mi := &file_fsm_pb_board_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6947,7 +7383,7 @@ func (x *ClusterRecord) String() string {
 func (*ClusterRecord) ProtoMessage() {}
 
 func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[69]
+	mi := &file_fsm_pb_board_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6960,7 +7396,7 @@ func (x *ClusterRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterRecord.ProtoReflect.Descriptor instead.
 func (*ClusterRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{69}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ClusterRecord) GetTMs() int64 {
@@ -7052,7 +7488,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_fsm_pb_board_proto_msgTypes[70]
+	mi := &file_fsm_pb_board_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7064,7 +7500,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[70]
+	mi := &file_fsm_pb_board_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7077,7 +7513,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{70}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Counters) GetSets() uint64 {
@@ -7216,7 +7652,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_fsm_pb_board_proto_msgTypes[71]
+	mi := &file_fsm_pb_board_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7228,7 +7664,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[71]
+	mi := &file_fsm_pb_board_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7241,7 +7677,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{71}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Usage) GetPattern() string {
@@ -7309,7 +7745,7 @@ type NamespaceCounts struct {
 
 func (x *NamespaceCounts) Reset() {
 	*x = NamespaceCounts{}
-	mi := &file_fsm_pb_board_proto_msgTypes[72]
+	mi := &file_fsm_pb_board_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7321,7 +7757,7 @@ func (x *NamespaceCounts) String() string {
 func (*NamespaceCounts) ProtoMessage() {}
 
 func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[72]
+	mi := &file_fsm_pb_board_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7334,7 +7770,7 @@ func (x *NamespaceCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceCounts.ProtoReflect.Descriptor instead.
 func (*NamespaceCounts) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{72}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *NamespaceCounts) GetPattern() string {
@@ -7447,7 +7883,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_fsm_pb_board_proto_msgTypes[73]
+	mi := &file_fsm_pb_board_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7459,7 +7895,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[73]
+	mi := &file_fsm_pb_board_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7472,7 +7908,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{73}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Result) GetOutcome() Outcome {
@@ -7850,7 +8286,7 @@ type LoopStatus struct {
 
 func (x *LoopStatus) Reset() {
 	*x = LoopStatus{}
-	mi := &file_fsm_pb_board_proto_msgTypes[74]
+	mi := &file_fsm_pb_board_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7862,7 +8298,7 @@ func (x *LoopStatus) String() string {
 func (*LoopStatus) ProtoMessage() {}
 
 func (x *LoopStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[74]
+	mi := &file_fsm_pb_board_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7875,7 +8311,7 @@ func (x *LoopStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopStatus.ProtoReflect.Descriptor instead.
 func (*LoopStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{74}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *LoopStatus) GetLoop() string {
@@ -7913,7 +8349,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_fsm_pb_board_proto_msgTypes[75]
+	mi := &file_fsm_pb_board_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7925,7 +8361,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[75]
+	mi := &file_fsm_pb_board_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7938,7 +8374,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{75}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -8007,7 +8443,7 @@ type BoardHead struct {
 
 func (x *BoardHead) Reset() {
 	*x = BoardHead{}
-	mi := &file_fsm_pb_board_proto_msgTypes[76]
+	mi := &file_fsm_pb_board_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8019,7 +8455,7 @@ func (x *BoardHead) String() string {
 func (*BoardHead) ProtoMessage() {}
 
 func (x *BoardHead) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[76]
+	mi := &file_fsm_pb_board_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8032,7 +8468,7 @@ func (x *BoardHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHead.ProtoReflect.Descriptor instead.
 func (*BoardHead) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{76}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *BoardHead) GetName() string {
@@ -8200,7 +8636,7 @@ type NoteRate struct {
 
 func (x *NoteRate) Reset() {
 	*x = NoteRate{}
-	mi := &file_fsm_pb_board_proto_msgTypes[77]
+	mi := &file_fsm_pb_board_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8212,7 +8648,7 @@ func (x *NoteRate) String() string {
 func (*NoteRate) ProtoMessage() {}
 
 func (x *NoteRate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[77]
+	mi := &file_fsm_pb_board_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8225,7 +8661,7 @@ func (x *NoteRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteRate.ProtoReflect.Descriptor instead.
 func (*NoteRate) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{77}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *NoteRate) GetPrincipal() string {
@@ -8253,7 +8689,7 @@ type ConflictCount struct {
 
 func (x *ConflictCount) Reset() {
 	*x = ConflictCount{}
-	mi := &file_fsm_pb_board_proto_msgTypes[78]
+	mi := &file_fsm_pb_board_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8265,7 +8701,7 @@ func (x *ConflictCount) String() string {
 func (*ConflictCount) ProtoMessage() {}
 
 func (x *ConflictCount) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[78]
+	mi := &file_fsm_pb_board_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8278,7 +8714,7 @@ func (x *ConflictCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictCount.ProtoReflect.Descriptor instead.
 func (*ConflictCount) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{78}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ConflictCount) GetKey() string {
@@ -8306,7 +8742,7 @@ type ConflictBy struct {
 
 func (x *ConflictBy) Reset() {
 	*x = ConflictBy{}
-	mi := &file_fsm_pb_board_proto_msgTypes[79]
+	mi := &file_fsm_pb_board_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8318,7 +8754,7 @@ func (x *ConflictBy) String() string {
 func (*ConflictBy) ProtoMessage() {}
 
 func (x *ConflictBy) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[79]
+	mi := &file_fsm_pb_board_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8331,7 +8767,7 @@ func (x *ConflictBy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictBy.ProtoReflect.Descriptor instead.
 func (*ConflictBy) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{79}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ConflictBy) GetPrincipal() string {
@@ -8376,6 +8812,7 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Floor
 	//	*SnapshotRecord_Phase
 	//	*SnapshotRecord_PhaseData
+	//	*SnapshotRecord_PhaseConflict
 	Record        isSnapshotRecord_Record `protobuf_oneof:"record"`
 	Note          bool                    `protobuf:"varint,100,opt,name=note,proto3" json:"note,omitempty"` // the event is of the notes' log
 	unknownFields protoimpl.UnknownFields
@@ -8384,7 +8821,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_pb_board_proto_msgTypes[80]
+	mi := &file_fsm_pb_board_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8396,7 +8833,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[80]
+	mi := &file_fsm_pb_board_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8409,7 +8846,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{80}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SnapshotRecord) GetBoard() string {
@@ -8570,6 +9007,15 @@ func (x *SnapshotRecord) GetPhaseData() *PhaseData {
 	return nil
 }
 
+func (x *SnapshotRecord) GetPhaseConflict() *PhaseConflict {
+	if x != nil {
+		if x, ok := x.Record.(*SnapshotRecord_PhaseConflict); ok {
+			return x.PhaseConflict
+		}
+	}
+	return nil
+}
+
 func (x *SnapshotRecord) GetNote() bool {
 	if x != nil {
 		return x.Note
@@ -8645,6 +9091,10 @@ type SnapshotRecord_PhaseData struct {
 	PhaseData *PhaseData `protobuf:"bytes,21,opt,name=phase_data,json=phaseData,proto3,oneof"`
 }
 
+type SnapshotRecord_PhaseConflict struct {
+	PhaseConflict *PhaseConflict `protobuf:"bytes,22,opt,name=phase_conflict,json=phaseConflict,proto3,oneof"`
+}
+
 func (*SnapshotRecord_Head) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_Entry) isSnapshotRecord_Record() {}
@@ -8677,6 +9127,8 @@ func (*SnapshotRecord_Phase) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_PhaseData) isSnapshotRecord_Record() {}
 
+func (*SnapshotRecord_PhaseConflict) isSnapshotRecord_Record() {}
+
 // Floor is how far the numbers of a key got in the board that this one was forked from: the
 // next ones are above.
 type Floor struct {
@@ -8690,7 +9142,7 @@ type Floor struct {
 
 func (x *Floor) Reset() {
 	*x = Floor{}
-	mi := &file_fsm_pb_board_proto_msgTypes[81]
+	mi := &file_fsm_pb_board_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8702,7 +9154,7 @@ func (x *Floor) String() string {
 func (*Floor) ProtoMessage() {}
 
 func (x *Floor) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[81]
+	mi := &file_fsm_pb_board_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8715,7 +9167,7 @@ func (x *Floor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Floor.ProtoReflect.Descriptor instead.
 func (*Floor) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{81}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Floor) GetKey() string {
@@ -8750,7 +9202,7 @@ type DigestAt struct {
 
 func (x *DigestAt) Reset() {
 	*x = DigestAt{}
-	mi := &file_fsm_pb_board_proto_msgTypes[82]
+	mi := &file_fsm_pb_board_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8762,7 +9214,7 @@ func (x *DigestAt) String() string {
 func (*DigestAt) ProtoMessage() {}
 
 func (x *DigestAt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_pb_board_proto_msgTypes[82]
+	mi := &file_fsm_pb_board_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8775,7 +9227,7 @@ func (x *DigestAt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestAt.ProtoReflect.Descriptor instead.
 func (*DigestAt) Descriptor() ([]byte, []int) {
-	return file_fsm_pb_board_proto_rawDescGZIP(), []int{82}
+	return file_fsm_pb_board_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DigestAt) GetIndex() uint64 {
@@ -8809,7 +9261,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05Batch\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12/\n" +
 	"\x05stamp\x18\x02 \x01(\v2\x19.raftboard.board.v1.StampR\x05stamp\x127\n" +
-	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\xbe\x14\n" +
+	"\bcommands\x18\x03 \x03(\v2\x1b.raftboard.board.v1.CommandR\bcommands\"\xcd\x15\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12/\n" +
 	"\x05actor\x18\x02 \x01(\v2\x19.raftboard.board.v1.ActorR\x05actor\x12\x12\n" +
@@ -8867,7 +9319,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\vphase_write\x18T \x01(\v2\x1e.raftboard.board.v1.PhaseWriteH\x00R\n" +
 	"phaseWrite\x12J\n" +
 	"\x0ephase_complete\x18U \x01(\v2!.raftboard.board.v1.PhaseCompleteH\x00R\rphaseComplete\x12D\n" +
-	"\fphase_reopen\x18V \x01(\v2\x1f.raftboard.board.v1.PhaseReopenH\x00R\vphaseReopenB\x04\n" +
+	"\fphase_reopen\x18V \x01(\v2\x1f.raftboard.board.v1.PhaseReopenH\x00R\vphaseReopen\x12G\n" +
+	"\rphase_resolve\x18W \x01(\v2 .raftboard.board.v1.PhaseResolveH\x00R\fphaseResolve\x12D\n" +
+	"\fphase_settle\x18X \x01(\v2\x1f.raftboard.board.v1.PhaseSettleH\x00R\vphaseSettleB\x04\n" +
 	"\x02op\"9\n" +
 	"\x04Lead\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
@@ -9104,7 +9558,21 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"generation\x126\n" +
 	"\x06inputs\x18\x03 \x03(\v2\x1e.raftboard.board.v1.PhaseInputR\x06inputs\"#\n" +
 	"\vPhaseReopen\x12\x14\n" +
-	"\x05phase\x18\x01 \x01(\tR\x05phase\"\x99\x04\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\"\xf5\x01\n" +
+	"\fPhaseResolve\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x14\n" +
+	"\x05local\x18\x02 \x01(\fR\x05local\x12&\n" +
+	"\fversion_read\x18\x03 \x01(\x04H\x00R\vversionRead\x88\x01\x01\x12!\n" +
+	"\fversion_seen\x18\x04 \x01(\x04R\vversionSeen\x12=\n" +
+	"\bstrategy\x18\x05 \x01(\x0e2!.raftboard.board.v1.PhaseStrategyR\bstrategy\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x06 \x01(\x04R\n" +
+	"generationB\x0f\n" +
+	"\r_version_read\"`\n" +
+	"\vPhaseSettle\x12\x1a\n" +
+	"\bconflict\x18\x01 \x01(\tR\bconflict\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12!\n" +
+	"\fkeep_current\x18\x03 \x01(\bR\vkeepCurrent\"\xb7\x04\n" +
 	"\x05Phase\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x127\n" +
@@ -9124,7 +9592,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x04t_ms\x18\x0e \x01(\x03R\x03tMs\x12\x17\n" +
 	"\awall_ms\x18\x0f \x01(\x03R\x06wallMs\x12\x10\n" +
 	"\x03rev\x18\x10 \x01(\x04R\x03rev\x12&\n" +
-	"\x0fcreated_wall_ms\x18\x11 \x01(\x03R\rcreatedWallMs\"\xd8\x01\n" +
+	"\x0fcreated_wall_ms\x18\x11 \x01(\x03R\rcreatedWallMs\x12\x1c\n" +
+	"\tescalated\x18\x12 \x01(\bR\tescalated\"\xd8\x01\n" +
 	"\tPhaseData\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x12\n" +
@@ -9135,7 +9604,32 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x04loop\x18\x06 \x01(\tR\x04loop\x12\x11\n" +
 	"\x04t_ms\x18\a \x01(\x03R\x03tMs\x12\x17\n" +
 	"\awall_ms\x18\b \x01(\x03R\x06wallMs\x12\x10\n" +
-	"\x03rev\x18\t \x01(\x04R\x03rev\"\x9e\x02\n" +
+	"\x03rev\x18\t \x01(\x04R\x03rev\"\xb6\x04\n" +
+	"\rPhaseConflict\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05phase\x18\x02 \x01(\tR\x05phase\x12!\n" +
+	"\fbase_version\x18\x03 \x01(\x04R\vbaseVersion\x12'\n" +
+	"\x0fcurrent_version\x18\x04 \x01(\x04R\x0ecurrentVersion\x12\x18\n" +
+	"\aoverlap\x18\x05 \x03(\tR\aoverlap\x12\x14\n" +
+	"\x05local\x18\x06 \x01(\fR\x05local\x12\x18\n" +
+	"\acurrent\x18\a \x01(\fR\acurrent\x12\x1b\n" +
+	"\traised_by\x18\b \x01(\tR\braisedBy\x12\x1d\n" +
+	"\n" +
+	"acting_for\x18\t \x01(\tR\tactingFor\x12\x12\n" +
+	"\x04loop\x18\n" +
+	" \x01(\tR\x04loop\x12\x11\n" +
+	"\x04t_ms\x18\v \x01(\x03R\x03tMs\x12\x17\n" +
+	"\awall_ms\x18\f \x01(\x03R\x06wallMs\x12\x10\n" +
+	"\x03rev\x18\r \x01(\x04R\x03rev\x12\x1e\n" +
+	"\n" +
+	"resolution\x18\x0e \x01(\tR\n" +
+	"resolution\x12\x1f\n" +
+	"\vresolved_by\x18\x0f \x01(\tR\n" +
+	"resolvedBy\x12)\n" +
+	"\x10resolved_version\x18\x10 \x01(\x04R\x0fresolvedVersion\x12\"\n" +
+	"\rresolved_t_ms\x18\x11 \x01(\x03R\vresolvedTMs\x12(\n" +
+	"\x10resolved_wall_ms\x18\x12 \x01(\x03R\x0eresolvedWallMs\x12!\n" +
+	"\fresolved_rev\x18\x13 \x01(\x04R\vresolvedRev\"\x9e\x02\n" +
 	"\tNamespace\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12,\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x18.raftboard.board.v1.ModeR\x04mode\x12\x16\n" +
@@ -9517,7 +10011,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"ConflictBy\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x10\n" +
-	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\xc5\a\n" +
+	"\x03rev\x18\x03 \x01(\x04R\x03rev\"\x91\b\n" +
 	"\x0eSnapshotRecord\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x123\n" +
 	"\x04head\x18\x02 \x01(\v2\x1d.raftboard.board.v1.BoardHeadH\x00R\x04head\x121\n" +
@@ -9537,7 +10031,8 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x05floor\x18\x12 \x01(\v2\x19.raftboard.board.v1.FloorH\x00R\x05floor\x121\n" +
 	"\x05phase\x18\x14 \x01(\v2\x19.raftboard.board.v1.PhaseH\x00R\x05phase\x12>\n" +
 	"\n" +
-	"phase_data\x18\x15 \x01(\v2\x1d.raftboard.board.v1.PhaseDataH\x00R\tphaseData\x12\x12\n" +
+	"phase_data\x18\x15 \x01(\v2\x1d.raftboard.board.v1.PhaseDataH\x00R\tphaseData\x12J\n" +
+	"\x0ephase_conflict\x18\x16 \x01(\v2!.raftboard.board.v1.PhaseConflictH\x00R\rphaseConflict\x12\x12\n" +
 	"\x04note\x18d \x01(\bR\x04noteB\b\n" +
 	"\x06recordJ\x04\b\v\x10\f\"S\n" +
 	"\x05Floor\x12\x10\n" +
@@ -9556,7 +10051,13 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x0fROLE_SUPERVISOR\x10\x03\x12\x11\n" +
 	"\rROLE_OPERATOR\x10\x04\x12\x11\n" +
 	"\rROLE_DIGESTER\x10\x05\x12\x11\n" +
-	"\rROLE_OBSERVER\x10\x06*\x7f\n" +
+	"\rROLE_OBSERVER\x10\x06*\x9b\x01\n" +
+	"\rPhaseStrategy\x12\x1e\n" +
+	"\x1aPHASE_STRATEGY_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14PHASE_STRATEGY_MERGE\x10\x01\x12\x18\n" +
+	"\x14PHASE_STRATEGY_LOCAL\x10\x02\x12\x19\n" +
+	"\x15PHASE_STRATEGY_REMOTE\x10\x03\x12\x1b\n" +
+	"\x17PHASE_STRATEGY_ESCALATE\x10\x04*\x7f\n" +
 	"\vPhaseStatus\x12\x1c\n" +
 	"\x18PHASE_STATUS_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14PHASE_STATUS_PENDING\x10\x01\x12\x1c\n" +
@@ -9593,7 +10094,7 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x16LOOP_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOOP_STATE_ACTIVE\x10\x01\x12\x17\n" +
 	"\x13LOOP_STATE_INACTIVE\x10\x02\x12\x14\n" +
-	"\x10LOOP_STATE_ENDED\x10\x03*\xc2\x05\n" +
+	"\x10LOOP_STATE_ENDED\x10\x03*\xf3\x05\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_APPEND\x10\x01\x12\f\n" +
@@ -9627,7 +10128,9 @@ const file_fsm_pb_board_proto_rawDesc = "" +
 	"\x11KIND_PHASE_UNLOCK\x10 \x12\x14\n" +
 	"\x10KIND_PHASE_WRITE\x10!\x12\x17\n" +
 	"\x13KIND_PHASE_COMPLETE\x10\"\x12\x15\n" +
-	"\x11KIND_PHASE_REOPEN\x10#\x12\x11\n" +
+	"\x11KIND_PHASE_REOPEN\x10#\x12\x17\n" +
+	"\x13KIND_PHASE_ESCALATE\x10$\x12\x16\n" +
+	"\x12KIND_PHASE_RESOLVE\x10%\x12\x11\n" +
 	"\rKIND_CONFLICT\x10@\x12\x10\n" +
 	"\fKIND_REFUSED\x10A\x12\x17\n" +
 	"\x13KIND_FENCE_REJECTED\x10B\x12\r\n" +
@@ -9714,230 +10217,238 @@ func file_fsm_pb_board_proto_rawDescGZIP() []byte {
 	return file_fsm_pb_board_proto_rawDescData
 }
 
-var file_fsm_pb_board_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_fsm_pb_board_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+var file_fsm_pb_board_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
 var file_fsm_pb_board_proto_goTypes = []any{
 	(Role)(0),               // 0: raftboard.board.v1.Role
-	(PhaseStatus)(0),        // 1: raftboard.board.v1.PhaseStatus
-	(Mode)(0),               // 2: raftboard.board.v1.Mode
-	(LeaseState)(0),         // 3: raftboard.board.v1.LeaseState
-	(EndedBy)(0),            // 4: raftboard.board.v1.EndedBy
-	(LoopState)(0),          // 5: raftboard.board.v1.LoopState
-	(Kind)(0),               // 6: raftboard.board.v1.Kind
-	(Surface)(0),            // 7: raftboard.board.v1.Surface
-	(Outcome)(0),            // 8: raftboard.board.v1.Outcome
-	(Code)(0),               // 9: raftboard.board.v1.Code
-	(Proposed)(0),           // 10: raftboard.board.v1.Proposed
-	(*Actor)(nil),           // 11: raftboard.board.v1.Actor
-	(*Stamp)(nil),           // 12: raftboard.board.v1.Stamp
-	(*Batch)(nil),           // 13: raftboard.board.v1.Batch
-	(*Command)(nil),         // 14: raftboard.board.v1.Command
-	(*Lead)(nil),            // 15: raftboard.board.v1.Lead
-	(*Tick)(nil),            // 16: raftboard.board.v1.Tick
-	(*Level)(nil),           // 17: raftboard.board.v1.Level
-	(*NodePut)(nil),         // 18: raftboard.board.v1.NodePut
-	(*NodeDrop)(nil),        // 19: raftboard.board.v1.NodeDrop
-	(*ClusterSet)(nil),      // 20: raftboard.board.v1.ClusterSet
-	(*BoardCreate)(nil),     // 21: raftboard.board.v1.BoardCreate
-	(*BoardSet)(nil),        // 22: raftboard.board.v1.BoardSet
-	(*BoardCompact)(nil),    // 23: raftboard.board.v1.BoardCompact
-	(*BoardDelete)(nil),     // 24: raftboard.board.v1.BoardDelete
-	(*BoardFork)(nil),       // 25: raftboard.board.v1.BoardFork
-	(*BoardClose)(nil),      // 26: raftboard.board.v1.BoardClose
-	(*LoopOpen)(nil),        // 27: raftboard.board.v1.LoopOpen
-	(*LoopRenewal)(nil),     // 28: raftboard.board.v1.LoopRenewal
-	(*LeaseRef)(nil),        // 29: raftboard.board.v1.LeaseRef
-	(*LoopKeepalive)(nil),   // 30: raftboard.board.v1.LoopKeepalive
-	(*LoopClose)(nil),       // 31: raftboard.board.v1.LoopClose
-	(*Set)(nil),             // 32: raftboard.board.v1.Set
-	(*Append)(nil),          // 33: raftboard.board.v1.Append
-	(*Delete)(nil),          // 34: raftboard.board.v1.Delete
-	(*Guard)(nil),           // 35: raftboard.board.v1.Guard
-	(*VersionIs)(nil),       // 36: raftboard.board.v1.VersionIs
-	(*TxnOp)(nil),           // 37: raftboard.board.v1.TxnOp
-	(*Txn)(nil),             // 38: raftboard.board.v1.Txn
-	(*Invalidate)(nil),      // 39: raftboard.board.v1.Invalidate
-	(*Receipts)(nil),        // 40: raftboard.board.v1.Receipts
-	(*Receipt)(nil),         // 41: raftboard.board.v1.Receipt
-	(*ReportConflict)(nil),  // 42: raftboard.board.v1.ReportConflict
-	(*Claim)(nil),           // 43: raftboard.board.v1.Claim
-	(*ClaimNext)(nil),       // 44: raftboard.board.v1.ClaimNext
-	(*Heartbeat)(nil),       // 45: raftboard.board.v1.Heartbeat
-	(*Release)(nil),         // 46: raftboard.board.v1.Release
-	(*Complete)(nil),        // 47: raftboard.board.v1.Complete
-	(*Fail)(nil),            // 48: raftboard.board.v1.Fail
-	(*Reopen)(nil),          // 49: raftboard.board.v1.Reopen
-	(*ForceRelease)(nil),    // 50: raftboard.board.v1.ForceRelease
-	(*Unpark)(nil),          // 51: raftboard.board.v1.Unpark
-	(*PhaseDefine)(nil),     // 52: raftboard.board.v1.PhaseDefine
-	(*PhaseSpec)(nil),       // 53: raftboard.board.v1.PhaseSpec
-	(*ExpectedKey)(nil),     // 54: raftboard.board.v1.ExpectedKey
-	(*PhaseInput)(nil),      // 55: raftboard.board.v1.PhaseInput
-	(*PhaseLock)(nil),       // 56: raftboard.board.v1.PhaseLock
-	(*PhaseRenew)(nil),      // 57: raftboard.board.v1.PhaseRenew
-	(*PhaseUnlock)(nil),     // 58: raftboard.board.v1.PhaseUnlock
-	(*PhaseWrite)(nil),      // 59: raftboard.board.v1.PhaseWrite
-	(*PhaseComplete)(nil),   // 60: raftboard.board.v1.PhaseComplete
-	(*PhaseReopen)(nil),     // 61: raftboard.board.v1.PhaseReopen
-	(*Phase)(nil),           // 62: raftboard.board.v1.Phase
-	(*PhaseData)(nil),       // 63: raftboard.board.v1.PhaseData
-	(*Namespace)(nil),       // 64: raftboard.board.v1.Namespace
-	(*BoardSettings)(nil),   // 65: raftboard.board.v1.BoardSettings
-	(*Entry)(nil),           // 66: raftboard.board.v1.Entry
-	(*Invalidation)(nil),    // 67: raftboard.board.v1.Invalidation
-	(*Readers)(nil),         // 68: raftboard.board.v1.Readers
-	(*Reader)(nil),          // 69: raftboard.board.v1.Reader
-	(*ReadPair)(nil),        // 70: raftboard.board.v1.ReadPair
-	(*Mark)(nil),            // 71: raftboard.board.v1.Mark
-	(*Previous)(nil),        // 72: raftboard.board.v1.Previous
-	(*Lease)(nil),           // 73: raftboard.board.v1.Lease
-	(*Ended)(nil),           // 74: raftboard.board.v1.Ended
-	(*Loop)(nil),            // 75: raftboard.board.v1.Loop
-	(*Kept)(nil),            // 76: raftboard.board.v1.Kept
-	(*Event)(nil),           // 77: raftboard.board.v1.Event
-	(*Node)(nil),            // 78: raftboard.board.v1.Node
-	(*Leadership)(nil),      // 79: raftboard.board.v1.Leadership
-	(*ClusterRecord)(nil),   // 80: raftboard.board.v1.ClusterRecord
-	(*Counters)(nil),        // 81: raftboard.board.v1.Counters
-	(*Usage)(nil),           // 82: raftboard.board.v1.Usage
-	(*NamespaceCounts)(nil), // 83: raftboard.board.v1.NamespaceCounts
-	(*Result)(nil),          // 84: raftboard.board.v1.Result
-	(*LoopStatus)(nil),      // 85: raftboard.board.v1.LoopStatus
-	(*SnapshotHeader)(nil),  // 86: raftboard.board.v1.SnapshotHeader
-	(*BoardHead)(nil),       // 87: raftboard.board.v1.BoardHead
-	(*NoteRate)(nil),        // 88: raftboard.board.v1.NoteRate
-	(*ConflictCount)(nil),   // 89: raftboard.board.v1.ConflictCount
-	(*ConflictBy)(nil),      // 90: raftboard.board.v1.ConflictBy
-	(*SnapshotRecord)(nil),  // 91: raftboard.board.v1.SnapshotRecord
-	(*Floor)(nil),           // 92: raftboard.board.v1.Floor
-	(*DigestAt)(nil),        // 93: raftboard.board.v1.DigestAt
+	(PhaseStrategy)(0),      // 1: raftboard.board.v1.PhaseStrategy
+	(PhaseStatus)(0),        // 2: raftboard.board.v1.PhaseStatus
+	(Mode)(0),               // 3: raftboard.board.v1.Mode
+	(LeaseState)(0),         // 4: raftboard.board.v1.LeaseState
+	(EndedBy)(0),            // 5: raftboard.board.v1.EndedBy
+	(LoopState)(0),          // 6: raftboard.board.v1.LoopState
+	(Kind)(0),               // 7: raftboard.board.v1.Kind
+	(Surface)(0),            // 8: raftboard.board.v1.Surface
+	(Outcome)(0),            // 9: raftboard.board.v1.Outcome
+	(Code)(0),               // 10: raftboard.board.v1.Code
+	(Proposed)(0),           // 11: raftboard.board.v1.Proposed
+	(*Actor)(nil),           // 12: raftboard.board.v1.Actor
+	(*Stamp)(nil),           // 13: raftboard.board.v1.Stamp
+	(*Batch)(nil),           // 14: raftboard.board.v1.Batch
+	(*Command)(nil),         // 15: raftboard.board.v1.Command
+	(*Lead)(nil),            // 16: raftboard.board.v1.Lead
+	(*Tick)(nil),            // 17: raftboard.board.v1.Tick
+	(*Level)(nil),           // 18: raftboard.board.v1.Level
+	(*NodePut)(nil),         // 19: raftboard.board.v1.NodePut
+	(*NodeDrop)(nil),        // 20: raftboard.board.v1.NodeDrop
+	(*ClusterSet)(nil),      // 21: raftboard.board.v1.ClusterSet
+	(*BoardCreate)(nil),     // 22: raftboard.board.v1.BoardCreate
+	(*BoardSet)(nil),        // 23: raftboard.board.v1.BoardSet
+	(*BoardCompact)(nil),    // 24: raftboard.board.v1.BoardCompact
+	(*BoardDelete)(nil),     // 25: raftboard.board.v1.BoardDelete
+	(*BoardFork)(nil),       // 26: raftboard.board.v1.BoardFork
+	(*BoardClose)(nil),      // 27: raftboard.board.v1.BoardClose
+	(*LoopOpen)(nil),        // 28: raftboard.board.v1.LoopOpen
+	(*LoopRenewal)(nil),     // 29: raftboard.board.v1.LoopRenewal
+	(*LeaseRef)(nil),        // 30: raftboard.board.v1.LeaseRef
+	(*LoopKeepalive)(nil),   // 31: raftboard.board.v1.LoopKeepalive
+	(*LoopClose)(nil),       // 32: raftboard.board.v1.LoopClose
+	(*Set)(nil),             // 33: raftboard.board.v1.Set
+	(*Append)(nil),          // 34: raftboard.board.v1.Append
+	(*Delete)(nil),          // 35: raftboard.board.v1.Delete
+	(*Guard)(nil),           // 36: raftboard.board.v1.Guard
+	(*VersionIs)(nil),       // 37: raftboard.board.v1.VersionIs
+	(*TxnOp)(nil),           // 38: raftboard.board.v1.TxnOp
+	(*Txn)(nil),             // 39: raftboard.board.v1.Txn
+	(*Invalidate)(nil),      // 40: raftboard.board.v1.Invalidate
+	(*Receipts)(nil),        // 41: raftboard.board.v1.Receipts
+	(*Receipt)(nil),         // 42: raftboard.board.v1.Receipt
+	(*ReportConflict)(nil),  // 43: raftboard.board.v1.ReportConflict
+	(*Claim)(nil),           // 44: raftboard.board.v1.Claim
+	(*ClaimNext)(nil),       // 45: raftboard.board.v1.ClaimNext
+	(*Heartbeat)(nil),       // 46: raftboard.board.v1.Heartbeat
+	(*Release)(nil),         // 47: raftboard.board.v1.Release
+	(*Complete)(nil),        // 48: raftboard.board.v1.Complete
+	(*Fail)(nil),            // 49: raftboard.board.v1.Fail
+	(*Reopen)(nil),          // 50: raftboard.board.v1.Reopen
+	(*ForceRelease)(nil),    // 51: raftboard.board.v1.ForceRelease
+	(*Unpark)(nil),          // 52: raftboard.board.v1.Unpark
+	(*PhaseDefine)(nil),     // 53: raftboard.board.v1.PhaseDefine
+	(*PhaseSpec)(nil),       // 54: raftboard.board.v1.PhaseSpec
+	(*ExpectedKey)(nil),     // 55: raftboard.board.v1.ExpectedKey
+	(*PhaseInput)(nil),      // 56: raftboard.board.v1.PhaseInput
+	(*PhaseLock)(nil),       // 57: raftboard.board.v1.PhaseLock
+	(*PhaseRenew)(nil),      // 58: raftboard.board.v1.PhaseRenew
+	(*PhaseUnlock)(nil),     // 59: raftboard.board.v1.PhaseUnlock
+	(*PhaseWrite)(nil),      // 60: raftboard.board.v1.PhaseWrite
+	(*PhaseComplete)(nil),   // 61: raftboard.board.v1.PhaseComplete
+	(*PhaseReopen)(nil),     // 62: raftboard.board.v1.PhaseReopen
+	(*PhaseResolve)(nil),    // 63: raftboard.board.v1.PhaseResolve
+	(*PhaseSettle)(nil),     // 64: raftboard.board.v1.PhaseSettle
+	(*Phase)(nil),           // 65: raftboard.board.v1.Phase
+	(*PhaseData)(nil),       // 66: raftboard.board.v1.PhaseData
+	(*PhaseConflict)(nil),   // 67: raftboard.board.v1.PhaseConflict
+	(*Namespace)(nil),       // 68: raftboard.board.v1.Namespace
+	(*BoardSettings)(nil),   // 69: raftboard.board.v1.BoardSettings
+	(*Entry)(nil),           // 70: raftboard.board.v1.Entry
+	(*Invalidation)(nil),    // 71: raftboard.board.v1.Invalidation
+	(*Readers)(nil),         // 72: raftboard.board.v1.Readers
+	(*Reader)(nil),          // 73: raftboard.board.v1.Reader
+	(*ReadPair)(nil),        // 74: raftboard.board.v1.ReadPair
+	(*Mark)(nil),            // 75: raftboard.board.v1.Mark
+	(*Previous)(nil),        // 76: raftboard.board.v1.Previous
+	(*Lease)(nil),           // 77: raftboard.board.v1.Lease
+	(*Ended)(nil),           // 78: raftboard.board.v1.Ended
+	(*Loop)(nil),            // 79: raftboard.board.v1.Loop
+	(*Kept)(nil),            // 80: raftboard.board.v1.Kept
+	(*Event)(nil),           // 81: raftboard.board.v1.Event
+	(*Node)(nil),            // 82: raftboard.board.v1.Node
+	(*Leadership)(nil),      // 83: raftboard.board.v1.Leadership
+	(*ClusterRecord)(nil),   // 84: raftboard.board.v1.ClusterRecord
+	(*Counters)(nil),        // 85: raftboard.board.v1.Counters
+	(*Usage)(nil),           // 86: raftboard.board.v1.Usage
+	(*NamespaceCounts)(nil), // 87: raftboard.board.v1.NamespaceCounts
+	(*Result)(nil),          // 88: raftboard.board.v1.Result
+	(*LoopStatus)(nil),      // 89: raftboard.board.v1.LoopStatus
+	(*SnapshotHeader)(nil),  // 90: raftboard.board.v1.SnapshotHeader
+	(*BoardHead)(nil),       // 91: raftboard.board.v1.BoardHead
+	(*NoteRate)(nil),        // 92: raftboard.board.v1.NoteRate
+	(*ConflictCount)(nil),   // 93: raftboard.board.v1.ConflictCount
+	(*ConflictBy)(nil),      // 94: raftboard.board.v1.ConflictBy
+	(*SnapshotRecord)(nil),  // 95: raftboard.board.v1.SnapshotRecord
+	(*Floor)(nil),           // 96: raftboard.board.v1.Floor
+	(*DigestAt)(nil),        // 97: raftboard.board.v1.DigestAt
 }
 var file_fsm_pb_board_proto_depIdxs = []int32{
 	0,   // 0: raftboard.board.v1.Actor.roles:type_name -> raftboard.board.v1.Role
-	12,  // 1: raftboard.board.v1.Batch.stamp:type_name -> raftboard.board.v1.Stamp
-	14,  // 2: raftboard.board.v1.Batch.commands:type_name -> raftboard.board.v1.Command
-	11,  // 3: raftboard.board.v1.Command.actor:type_name -> raftboard.board.v1.Actor
-	15,  // 4: raftboard.board.v1.Command.lead:type_name -> raftboard.board.v1.Lead
-	16,  // 5: raftboard.board.v1.Command.tick:type_name -> raftboard.board.v1.Tick
-	17,  // 6: raftboard.board.v1.Command.level:type_name -> raftboard.board.v1.Level
-	18,  // 7: raftboard.board.v1.Command.node_put:type_name -> raftboard.board.v1.NodePut
-	19,  // 8: raftboard.board.v1.Command.node_drop:type_name -> raftboard.board.v1.NodeDrop
-	20,  // 9: raftboard.board.v1.Command.cluster_set:type_name -> raftboard.board.v1.ClusterSet
-	21,  // 10: raftboard.board.v1.Command.board_create:type_name -> raftboard.board.v1.BoardCreate
-	22,  // 11: raftboard.board.v1.Command.board_set:type_name -> raftboard.board.v1.BoardSet
-	23,  // 12: raftboard.board.v1.Command.board_compact:type_name -> raftboard.board.v1.BoardCompact
-	24,  // 13: raftboard.board.v1.Command.board_delete:type_name -> raftboard.board.v1.BoardDelete
-	25,  // 14: raftboard.board.v1.Command.board_fork:type_name -> raftboard.board.v1.BoardFork
-	26,  // 15: raftboard.board.v1.Command.board_close:type_name -> raftboard.board.v1.BoardClose
-	27,  // 16: raftboard.board.v1.Command.loop_open:type_name -> raftboard.board.v1.LoopOpen
-	30,  // 17: raftboard.board.v1.Command.loop_keepalive:type_name -> raftboard.board.v1.LoopKeepalive
-	31,  // 18: raftboard.board.v1.Command.loop_close:type_name -> raftboard.board.v1.LoopClose
-	32,  // 19: raftboard.board.v1.Command.set:type_name -> raftboard.board.v1.Set
-	33,  // 20: raftboard.board.v1.Command.append:type_name -> raftboard.board.v1.Append
-	34,  // 21: raftboard.board.v1.Command.delete:type_name -> raftboard.board.v1.Delete
-	38,  // 22: raftboard.board.v1.Command.txn:type_name -> raftboard.board.v1.Txn
-	42,  // 23: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
-	39,  // 24: raftboard.board.v1.Command.invalidate:type_name -> raftboard.board.v1.Invalidate
-	40,  // 25: raftboard.board.v1.Command.receipts:type_name -> raftboard.board.v1.Receipts
-	43,  // 26: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
-	44,  // 27: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
-	45,  // 28: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
-	46,  // 29: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
-	47,  // 30: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
-	48,  // 31: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
-	49,  // 32: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
-	50,  // 33: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
-	51,  // 34: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
-	52,  // 35: raftboard.board.v1.Command.phase_define:type_name -> raftboard.board.v1.PhaseDefine
-	56,  // 36: raftboard.board.v1.Command.phase_lock:type_name -> raftboard.board.v1.PhaseLock
-	57,  // 37: raftboard.board.v1.Command.phase_renew:type_name -> raftboard.board.v1.PhaseRenew
-	58,  // 38: raftboard.board.v1.Command.phase_unlock:type_name -> raftboard.board.v1.PhaseUnlock
-	59,  // 39: raftboard.board.v1.Command.phase_write:type_name -> raftboard.board.v1.PhaseWrite
-	60,  // 40: raftboard.board.v1.Command.phase_complete:type_name -> raftboard.board.v1.PhaseComplete
-	61,  // 41: raftboard.board.v1.Command.phase_reopen:type_name -> raftboard.board.v1.PhaseReopen
-	78,  // 42: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
-	65,  // 43: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
-	65,  // 44: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
-	28,  // 45: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
-	29,  // 46: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
-	29,  // 47: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	29,  // 48: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
-	29,  // 49: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	29,  // 50: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
-	36,  // 51: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
-	29,  // 52: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
-	32,  // 53: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
-	33,  // 54: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
-	34,  // 55: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
-	43,  // 56: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
-	46,  // 57: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
-	47,  // 58: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
-	48,  // 59: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
-	35,  // 60: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
-	37,  // 61: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
-	41,  // 62: raftboard.board.v1.Receipts.receipts:type_name -> raftboard.board.v1.Receipt
-	53,  // 63: raftboard.board.v1.PhaseDefine.phases:type_name -> raftboard.board.v1.PhaseSpec
-	54,  // 64: raftboard.board.v1.PhaseSpec.expected:type_name -> raftboard.board.v1.ExpectedKey
-	55,  // 65: raftboard.board.v1.PhaseWrite.inputs:type_name -> raftboard.board.v1.PhaseInput
-	55,  // 66: raftboard.board.v1.PhaseComplete.inputs:type_name -> raftboard.board.v1.PhaseInput
-	1,   // 67: raftboard.board.v1.Phase.status:type_name -> raftboard.board.v1.PhaseStatus
-	54,  // 68: raftboard.board.v1.Phase.expected:type_name -> raftboard.board.v1.ExpectedKey
-	55,  // 69: raftboard.board.v1.Phase.inputs:type_name -> raftboard.board.v1.PhaseInput
-	2,   // 70: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
-	64,  // 71: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
-	29,  // 72: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
-	69,  // 73: raftboard.board.v1.Readers.readers:type_name -> raftboard.board.v1.Reader
-	67,  // 74: raftboard.board.v1.Mark.invalidation:type_name -> raftboard.board.v1.Invalidation
-	4,   // 75: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
-	3,   // 76: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
-	4,   // 77: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
-	72,  // 78: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
-	4,   // 79: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
-	5,   // 80: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
-	74,  // 81: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
-	8,   // 82: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
-	9,   // 83: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
-	6,   // 84: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
-	7,   // 85: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
-	4,   // 86: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
-	9,   // 87: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
-	79,  // 88: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
-	78,  // 89: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
-	8,   // 90: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
-	9,   // 91: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
-	72,  // 92: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
-	83,  // 93: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	74,  // 94: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
-	85,  // 95: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
-	84,  // 96: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
-	10,  // 97: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
-	9,   // 98: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
-	5,   // 99: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
-	80,  // 100: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	65,  // 101: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
-	81,  // 102: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
-	90,  // 103: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
-	87,  // 104: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
-	66,  // 105: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
-	73,  // 106: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
-	75,  // 107: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
-	76,  // 108: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
-	77,  // 109: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
-	89,  // 110: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
-	93,  // 111: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
-	88,  // 112: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
-	67,  // 113: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
-	68,  // 114: raftboard.board.v1.SnapshotRecord.readers:type_name -> raftboard.board.v1.Readers
-	70,  // 115: raftboard.board.v1.SnapshotRecord.read_pair:type_name -> raftboard.board.v1.ReadPair
-	82,  // 116: raftboard.board.v1.SnapshotRecord.usage:type_name -> raftboard.board.v1.Usage
-	92,  // 117: raftboard.board.v1.SnapshotRecord.floor:type_name -> raftboard.board.v1.Floor
-	62,  // 118: raftboard.board.v1.SnapshotRecord.phase:type_name -> raftboard.board.v1.Phase
-	63,  // 119: raftboard.board.v1.SnapshotRecord.phase_data:type_name -> raftboard.board.v1.PhaseData
-	120, // [120:120] is the sub-list for method output_type
-	120, // [120:120] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	13,  // 1: raftboard.board.v1.Batch.stamp:type_name -> raftboard.board.v1.Stamp
+	15,  // 2: raftboard.board.v1.Batch.commands:type_name -> raftboard.board.v1.Command
+	12,  // 3: raftboard.board.v1.Command.actor:type_name -> raftboard.board.v1.Actor
+	16,  // 4: raftboard.board.v1.Command.lead:type_name -> raftboard.board.v1.Lead
+	17,  // 5: raftboard.board.v1.Command.tick:type_name -> raftboard.board.v1.Tick
+	18,  // 6: raftboard.board.v1.Command.level:type_name -> raftboard.board.v1.Level
+	19,  // 7: raftboard.board.v1.Command.node_put:type_name -> raftboard.board.v1.NodePut
+	20,  // 8: raftboard.board.v1.Command.node_drop:type_name -> raftboard.board.v1.NodeDrop
+	21,  // 9: raftboard.board.v1.Command.cluster_set:type_name -> raftboard.board.v1.ClusterSet
+	22,  // 10: raftboard.board.v1.Command.board_create:type_name -> raftboard.board.v1.BoardCreate
+	23,  // 11: raftboard.board.v1.Command.board_set:type_name -> raftboard.board.v1.BoardSet
+	24,  // 12: raftboard.board.v1.Command.board_compact:type_name -> raftboard.board.v1.BoardCompact
+	25,  // 13: raftboard.board.v1.Command.board_delete:type_name -> raftboard.board.v1.BoardDelete
+	26,  // 14: raftboard.board.v1.Command.board_fork:type_name -> raftboard.board.v1.BoardFork
+	27,  // 15: raftboard.board.v1.Command.board_close:type_name -> raftboard.board.v1.BoardClose
+	28,  // 16: raftboard.board.v1.Command.loop_open:type_name -> raftboard.board.v1.LoopOpen
+	31,  // 17: raftboard.board.v1.Command.loop_keepalive:type_name -> raftboard.board.v1.LoopKeepalive
+	32,  // 18: raftboard.board.v1.Command.loop_close:type_name -> raftboard.board.v1.LoopClose
+	33,  // 19: raftboard.board.v1.Command.set:type_name -> raftboard.board.v1.Set
+	34,  // 20: raftboard.board.v1.Command.append:type_name -> raftboard.board.v1.Append
+	35,  // 21: raftboard.board.v1.Command.delete:type_name -> raftboard.board.v1.Delete
+	39,  // 22: raftboard.board.v1.Command.txn:type_name -> raftboard.board.v1.Txn
+	43,  // 23: raftboard.board.v1.Command.report_conflict:type_name -> raftboard.board.v1.ReportConflict
+	40,  // 24: raftboard.board.v1.Command.invalidate:type_name -> raftboard.board.v1.Invalidate
+	41,  // 25: raftboard.board.v1.Command.receipts:type_name -> raftboard.board.v1.Receipts
+	44,  // 26: raftboard.board.v1.Command.claim:type_name -> raftboard.board.v1.Claim
+	45,  // 27: raftboard.board.v1.Command.claim_next:type_name -> raftboard.board.v1.ClaimNext
+	46,  // 28: raftboard.board.v1.Command.heartbeat:type_name -> raftboard.board.v1.Heartbeat
+	47,  // 29: raftboard.board.v1.Command.release:type_name -> raftboard.board.v1.Release
+	48,  // 30: raftboard.board.v1.Command.complete:type_name -> raftboard.board.v1.Complete
+	49,  // 31: raftboard.board.v1.Command.fail:type_name -> raftboard.board.v1.Fail
+	50,  // 32: raftboard.board.v1.Command.reopen:type_name -> raftboard.board.v1.Reopen
+	51,  // 33: raftboard.board.v1.Command.force_release:type_name -> raftboard.board.v1.ForceRelease
+	52,  // 34: raftboard.board.v1.Command.unpark:type_name -> raftboard.board.v1.Unpark
+	53,  // 35: raftboard.board.v1.Command.phase_define:type_name -> raftboard.board.v1.PhaseDefine
+	57,  // 36: raftboard.board.v1.Command.phase_lock:type_name -> raftboard.board.v1.PhaseLock
+	58,  // 37: raftboard.board.v1.Command.phase_renew:type_name -> raftboard.board.v1.PhaseRenew
+	59,  // 38: raftboard.board.v1.Command.phase_unlock:type_name -> raftboard.board.v1.PhaseUnlock
+	60,  // 39: raftboard.board.v1.Command.phase_write:type_name -> raftboard.board.v1.PhaseWrite
+	61,  // 40: raftboard.board.v1.Command.phase_complete:type_name -> raftboard.board.v1.PhaseComplete
+	62,  // 41: raftboard.board.v1.Command.phase_reopen:type_name -> raftboard.board.v1.PhaseReopen
+	63,  // 42: raftboard.board.v1.Command.phase_resolve:type_name -> raftboard.board.v1.PhaseResolve
+	64,  // 43: raftboard.board.v1.Command.phase_settle:type_name -> raftboard.board.v1.PhaseSettle
+	82,  // 44: raftboard.board.v1.NodePut.node:type_name -> raftboard.board.v1.Node
+	69,  // 45: raftboard.board.v1.BoardCreate.settings:type_name -> raftboard.board.v1.BoardSettings
+	69,  // 46: raftboard.board.v1.BoardSet.settings:type_name -> raftboard.board.v1.BoardSettings
+	29,  // 47: raftboard.board.v1.LoopKeepalive.loops:type_name -> raftboard.board.v1.LoopRenewal
+	30,  // 48: raftboard.board.v1.LoopKeepalive.let_go:type_name -> raftboard.board.v1.LeaseRef
+	30,  // 49: raftboard.board.v1.Set.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	30,  // 50: raftboard.board.v1.Set.fence:type_name -> raftboard.board.v1.LeaseRef
+	30,  // 51: raftboard.board.v1.Append.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	30,  // 52: raftboard.board.v1.Append.fence:type_name -> raftboard.board.v1.LeaseRef
+	37,  // 53: raftboard.board.v1.Guard.version:type_name -> raftboard.board.v1.VersionIs
+	30,  // 54: raftboard.board.v1.Guard.lease:type_name -> raftboard.board.v1.LeaseRef
+	33,  // 55: raftboard.board.v1.TxnOp.set:type_name -> raftboard.board.v1.Set
+	34,  // 56: raftboard.board.v1.TxnOp.append:type_name -> raftboard.board.v1.Append
+	35,  // 57: raftboard.board.v1.TxnOp.delete:type_name -> raftboard.board.v1.Delete
+	44,  // 58: raftboard.board.v1.TxnOp.claim:type_name -> raftboard.board.v1.Claim
+	47,  // 59: raftboard.board.v1.TxnOp.release:type_name -> raftboard.board.v1.Release
+	48,  // 60: raftboard.board.v1.TxnOp.complete:type_name -> raftboard.board.v1.Complete
+	49,  // 61: raftboard.board.v1.TxnOp.fail:type_name -> raftboard.board.v1.Fail
+	36,  // 62: raftboard.board.v1.Txn.guards:type_name -> raftboard.board.v1.Guard
+	38,  // 63: raftboard.board.v1.Txn.ops:type_name -> raftboard.board.v1.TxnOp
+	42,  // 64: raftboard.board.v1.Receipts.receipts:type_name -> raftboard.board.v1.Receipt
+	54,  // 65: raftboard.board.v1.PhaseDefine.phases:type_name -> raftboard.board.v1.PhaseSpec
+	55,  // 66: raftboard.board.v1.PhaseSpec.expected:type_name -> raftboard.board.v1.ExpectedKey
+	56,  // 67: raftboard.board.v1.PhaseWrite.inputs:type_name -> raftboard.board.v1.PhaseInput
+	56,  // 68: raftboard.board.v1.PhaseComplete.inputs:type_name -> raftboard.board.v1.PhaseInput
+	1,   // 69: raftboard.board.v1.PhaseResolve.strategy:type_name -> raftboard.board.v1.PhaseStrategy
+	2,   // 70: raftboard.board.v1.Phase.status:type_name -> raftboard.board.v1.PhaseStatus
+	55,  // 71: raftboard.board.v1.Phase.expected:type_name -> raftboard.board.v1.ExpectedKey
+	56,  // 72: raftboard.board.v1.Phase.inputs:type_name -> raftboard.board.v1.PhaseInput
+	3,   // 73: raftboard.board.v1.Namespace.mode:type_name -> raftboard.board.v1.Mode
+	68,  // 74: raftboard.board.v1.BoardSettings.namespaces:type_name -> raftboard.board.v1.Namespace
+	30,  // 75: raftboard.board.v1.Entry.for_claim:type_name -> raftboard.board.v1.LeaseRef
+	73,  // 76: raftboard.board.v1.Readers.readers:type_name -> raftboard.board.v1.Reader
+	71,  // 77: raftboard.board.v1.Mark.invalidation:type_name -> raftboard.board.v1.Invalidation
+	5,   // 78: raftboard.board.v1.Previous.ended_by:type_name -> raftboard.board.v1.EndedBy
+	4,   // 79: raftboard.board.v1.Lease.state:type_name -> raftboard.board.v1.LeaseState
+	5,   // 80: raftboard.board.v1.Lease.ended_by:type_name -> raftboard.board.v1.EndedBy
+	76,  // 81: raftboard.board.v1.Lease.previous:type_name -> raftboard.board.v1.Previous
+	5,   // 82: raftboard.board.v1.Ended.cause:type_name -> raftboard.board.v1.EndedBy
+	6,   // 83: raftboard.board.v1.Loop.state:type_name -> raftboard.board.v1.LoopState
+	78,  // 84: raftboard.board.v1.Loop.untold:type_name -> raftboard.board.v1.Ended
+	9,   // 85: raftboard.board.v1.Kept.outcome:type_name -> raftboard.board.v1.Outcome
+	10,  // 86: raftboard.board.v1.Kept.code:type_name -> raftboard.board.v1.Code
+	7,   // 87: raftboard.board.v1.Event.kind:type_name -> raftboard.board.v1.Kind
+	8,   // 88: raftboard.board.v1.Event.surface:type_name -> raftboard.board.v1.Surface
+	5,   // 89: raftboard.board.v1.Event.cause:type_name -> raftboard.board.v1.EndedBy
+	10,  // 90: raftboard.board.v1.Event.code:type_name -> raftboard.board.v1.Code
+	83,  // 91: raftboard.board.v1.ClusterRecord.leaderships:type_name -> raftboard.board.v1.Leadership
+	82,  // 92: raftboard.board.v1.ClusterRecord.nodes:type_name -> raftboard.board.v1.Node
+	9,   // 93: raftboard.board.v1.Result.outcome:type_name -> raftboard.board.v1.Outcome
+	10,  // 94: raftboard.board.v1.Result.code:type_name -> raftboard.board.v1.Code
+	76,  // 95: raftboard.board.v1.Result.previous:type_name -> raftboard.board.v1.Previous
+	87,  // 96: raftboard.board.v1.Result.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	78,  // 97: raftboard.board.v1.Result.ended:type_name -> raftboard.board.v1.Ended
+	89,  // 98: raftboard.board.v1.Result.loops:type_name -> raftboard.board.v1.LoopStatus
+	88,  // 99: raftboard.board.v1.Result.results:type_name -> raftboard.board.v1.Result
+	11,  // 100: raftboard.board.v1.Result.proposed:type_name -> raftboard.board.v1.Proposed
+	10,  // 101: raftboard.board.v1.LoopStatus.code:type_name -> raftboard.board.v1.Code
+	6,   // 102: raftboard.board.v1.LoopStatus.state:type_name -> raftboard.board.v1.LoopState
+	84,  // 103: raftboard.board.v1.SnapshotHeader.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	69,  // 104: raftboard.board.v1.BoardHead.settings:type_name -> raftboard.board.v1.BoardSettings
+	85,  // 105: raftboard.board.v1.BoardHead.counters:type_name -> raftboard.board.v1.Counters
+	94,  // 106: raftboard.board.v1.ConflictCount.by:type_name -> raftboard.board.v1.ConflictBy
+	91,  // 107: raftboard.board.v1.SnapshotRecord.head:type_name -> raftboard.board.v1.BoardHead
+	70,  // 108: raftboard.board.v1.SnapshotRecord.entry:type_name -> raftboard.board.v1.Entry
+	77,  // 109: raftboard.board.v1.SnapshotRecord.lease:type_name -> raftboard.board.v1.Lease
+	79,  // 110: raftboard.board.v1.SnapshotRecord.loop:type_name -> raftboard.board.v1.Loop
+	80,  // 111: raftboard.board.v1.SnapshotRecord.kept:type_name -> raftboard.board.v1.Kept
+	81,  // 112: raftboard.board.v1.SnapshotRecord.event:type_name -> raftboard.board.v1.Event
+	93,  // 113: raftboard.board.v1.SnapshotRecord.conflict:type_name -> raftboard.board.v1.ConflictCount
+	97,  // 114: raftboard.board.v1.SnapshotRecord.digest:type_name -> raftboard.board.v1.DigestAt
+	92,  // 115: raftboard.board.v1.SnapshotRecord.note_rate:type_name -> raftboard.board.v1.NoteRate
+	71,  // 116: raftboard.board.v1.SnapshotRecord.invalidation:type_name -> raftboard.board.v1.Invalidation
+	72,  // 117: raftboard.board.v1.SnapshotRecord.readers:type_name -> raftboard.board.v1.Readers
+	74,  // 118: raftboard.board.v1.SnapshotRecord.read_pair:type_name -> raftboard.board.v1.ReadPair
+	86,  // 119: raftboard.board.v1.SnapshotRecord.usage:type_name -> raftboard.board.v1.Usage
+	96,  // 120: raftboard.board.v1.SnapshotRecord.floor:type_name -> raftboard.board.v1.Floor
+	65,  // 121: raftboard.board.v1.SnapshotRecord.phase:type_name -> raftboard.board.v1.Phase
+	66,  // 122: raftboard.board.v1.SnapshotRecord.phase_data:type_name -> raftboard.board.v1.PhaseData
+	67,  // 123: raftboard.board.v1.SnapshotRecord.phase_conflict:type_name -> raftboard.board.v1.PhaseConflict
+	124, // [124:124] is the sub-list for method output_type
+	124, // [124:124] is the sub-list for method input_type
+	124, // [124:124] is the sub-list for extension type_name
+	124, // [124:124] is the sub-list for extension extendee
+	0,   // [0:124] is the sub-list for field type_name
 }
 
 func init() { file_fsm_pb_board_proto_init() }
@@ -9984,6 +10495,8 @@ func file_fsm_pb_board_proto_init() {
 		(*Command_PhaseWrite)(nil),
 		(*Command_PhaseComplete)(nil),
 		(*Command_PhaseReopen)(nil),
+		(*Command_PhaseResolve)(nil),
+		(*Command_PhaseSettle)(nil),
 	}
 	file_fsm_pb_board_proto_msgTypes[9].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[24].OneofWrappers = []any{
@@ -10008,8 +10521,9 @@ func file_fsm_pb_board_proto_init() {
 	file_fsm_pb_board_proto_msgTypes[45].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[46].OneofWrappers = []any{}
 	file_fsm_pb_board_proto_msgTypes[48].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[73].OneofWrappers = []any{}
-	file_fsm_pb_board_proto_msgTypes[80].OneofWrappers = []any{
+	file_fsm_pb_board_proto_msgTypes[51].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[76].OneofWrappers = []any{}
+	file_fsm_pb_board_proto_msgTypes[83].OneofWrappers = []any{
 		(*SnapshotRecord_Head)(nil),
 		(*SnapshotRecord_Entry)(nil),
 		(*SnapshotRecord_Lease)(nil),
@@ -10026,14 +10540,15 @@ func file_fsm_pb_board_proto_init() {
 		(*SnapshotRecord_Floor)(nil),
 		(*SnapshotRecord_Phase)(nil),
 		(*SnapshotRecord_PhaseData)(nil),
+		(*SnapshotRecord_PhaseConflict)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_pb_board_proto_rawDesc), len(file_fsm_pb_board_proto_rawDesc)),
-			NumEnums:      11,
-			NumMessages:   83,
+			NumEnums:      12,
+			NumMessages:   86,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

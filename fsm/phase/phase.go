@@ -31,6 +31,10 @@ func Apply(x *state.Txn, c *boardpb.Command) *boardpb.Result {
 		return complete(x, o.PhaseComplete)
 	case *boardpb.Command_PhaseReopen:
 		return reopen(x, o.PhaseReopen)
+	case *boardpb.Command_PhaseResolve:
+		return resolve(x, o.PhaseResolve)
+	case *boardpb.Command_PhaseSettle:
+		return settle(x, o.PhaseSettle)
 	}
 	return nil
 }

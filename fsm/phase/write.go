@@ -45,26 +45,35 @@ func (o object) text() []byte {
 	return append(out, '}')
 }
 
-// write changes data under the lock, or takes the lock for this one commit (SPEC PH-8, PH-12).
-func write(x *state.Txn, o *boardpb.PhaseWrite) *boardpb.Result {
-	p, r := find(x, o.Phase)
-	if r != nil {
-		return r
+// opened is a phase whose data the caller may change: under the lock, or with the lock taken for
+// this one commit (SPEC PH-8). held is the generation the caller holds, 0 if none; generation
+// the one under which it writes.
+func opened(x *state.Txn, id string, claimed uint64) (p, next *boardpb.Phase, held, generation uint64, r *boardpb.Result) {
+	if p, r = find(x, id); r != nil {
+		return nil, nil, 0, 0, r
 	}
 	if p.Status == completed {
-		return wrongState(p)
+		return nil, nil, 0, 0, wrongState(p)
 	}
-	key := state.PhaseKey(p.Id)
-	held, r := board.HoldsLock(x, key, o.Generation)
+	if held, r = board.HoldsLock(x, state.PhaseKey(id), claimed); r != nil {
+		return nil, nil, 0, 0, r
+	}
+	next, generation = state.ClonePhase(p), held
+	if held == 0 {
+		if next, generation, r = pass(x, p, state.PhaseKey(id)); r != nil {
+			return nil, nil, 0, 0, r
+		}
+	}
+	return p, next, held, generation, nil
+}
+
+// write changes data (SPEC PH-12).
+func write(x *state.Txn, o *boardpb.PhaseWrite) *boardpb.Result {
+	p, next, held, generation, r := opened(x, o.Phase, o.Generation)
 	if r != nil {
 		return r
 	}
-	next, generation := state.ClonePhase(p), held
-	if held == 0 {
-		if next, generation, r = pass(x, p, key); r != nil {
-			return r
-		}
-	}
+	key := state.PhaseKey(p.Id)
 	if o.GetVersionRead() > p.Version {
 		return &boardpb.Result{Code: boardpb.Code_CODE_BAD_REQUEST, Key: key, Field: board.FieldVersionRead, Got: o.GetVersionRead(), Limit: p.Version}
 	}
@@ -113,26 +122,49 @@ func pass(x *state.Txn, p *boardpb.Phase, key string) (*boardpb.Phase, uint64, *
 // merge lays the patch over the current data: three ways, key by key (SPEC PH-13).
 func merge(x *state.Txn, p *boardpb.Phase, o *boardpb.PhaseWrite, out *boardpb.Result) (object, *boardpb.Result) {
 	newest := x.PhaseData(p.Id, p.Version)
-	current := parse(newest)
-	base, kept := current, true
-	if v := o.GetVersionRead(); v < p.Version {
-		d := x.PhaseData(p.Id, v)
-		base, kept = parse(d), d != nil || v == 0
+	c := compare(newest, x.PhaseData(p.Id, o.GetVersionRead()), p.Version, o)
+	if len(c.overlap) > 0 {
+		return nil, conflict(p, newest, o.GetVersionRead(), c.overlap)
 	}
-	mine := changesOf(o, base, kept)
-	now, then, want := current.values(), base.values(), mine.values()
-	var theirs, overlap []string
+	out.Merged, out.Theirs = len(c.theirs) > 0, few(c.theirs)
+	return c.current.with(c.mine), nil
+}
+
+func conflict(p *boardpb.Phase, newest *boardpb.PhaseData, read uint64, overlap []string) *boardpb.Result {
+	r := &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_CONFLICT, Key: state.PhaseKey(p.Id), YourVersion: read, Overlap: few(overlap)}
+	board.DescribePhase(r, newest)
+	return r
+}
+
+// comparison is a change laid beside what others changed since its base.
+type comparison struct {
+	current object
+	mine    object   // what the change sets; a deleted key has no value
+	theirs  []string // keys that others changed since
+	overlap []string // those of them that the change changes otherwise
+}
+
+// compare lays a change of one version beside the newest one. A base that is no longer kept
+// makes every key theirs.
+func compare(newest, read *boardpb.PhaseData, version uint64, o *boardpb.PhaseWrite) comparison {
+	c := comparison{current: parse(newest)}
+	base, kept, older := c.current, true, o.GetVersionRead() < version
+	if older {
+		base, kept = parse(read), read != nil || o.GetVersionRead() == 0
+	}
+	c.mine = changesOf(o, base, kept)
+	now, then, want := c.current.values(), base.values(), c.mine.values()
 	other := func(name string) {
 		if kept && bytes.Equal(now[name], then[name]) && (now[name] == nil) == (then[name] == nil) {
 			return
 		}
-		theirs = append(theirs, name)
+		c.theirs = append(c.theirs, name)
 		if v, both := want[name]; both && !bytes.Equal(v, now[name]) {
-			overlap = append(overlap, name)
+			c.overlap = append(c.overlap, name)
 		}
 	}
-	if o.GetVersionRead() < p.Version {
-		for _, m := range current {
+	if older {
+		for _, m := range c.current {
 			other(m.Name)
 		}
 		for _, m := range base {
@@ -141,13 +173,7 @@ func merge(x *state.Txn, p *boardpb.Phase, o *boardpb.PhaseWrite, out *boardpb.R
 			}
 		}
 	}
-	if len(overlap) > 0 {
-		r := &boardpb.Result{Outcome: boardpb.Outcome_OUTCOME_CONFLICT, Key: state.PhaseKey(p.Id), YourVersion: o.GetVersionRead(), Overlap: few(overlap)}
-		board.DescribePhase(r, newest)
-		return nil, r
-	}
-	out.Merged, out.Theirs = len(theirs) > 0, few(theirs)
-	return current.with(mine), nil
+	return c
 }
 
 // changesOf is what the patch changes of the base, in its order; a deleted key has no value.
@@ -198,6 +224,9 @@ func store(x *state.Txn, p *boardpb.Phase, data object) *boardpb.Result {
 	key := state.PhaseKey(p.Id)
 	if name := misfit(p, data); name != "" {
 		return &boardpb.Result{Code: boardpb.Code_CODE_LIMIT_SCHEMA, Key: key, Field: clip(name)}
+	}
+	if r := guarded(x, p, data); r != nil {
+		return r
 	}
 	text := data.text()
 	if d := x.PhaseData(p.Id, p.Version); d != nil && bytes.Equal(d.Data, text) {

@@ -34,7 +34,8 @@ type board struct {
 	usage     Table[*boardpb.Usage] // by the pattern of the namespace
 	phases    Table[*boardpb.Phase]
 	phaseData Table[*boardpb.PhaseData]
-	floors    Table[*boardpb.Floor] // of a fork: never changed
+	disputes  Table[*boardpb.PhaseConflict] // conflicts of phases, by id
+	floors    Table[*boardpb.Floor]         // of a fork: never changed
 	changes   eventLog
 	notes     eventLog
 	sum       Sum // of all of these
@@ -99,6 +100,7 @@ func newBoard(s *State, name string) *board {
 		usage:     newTable[*boardpb.Usage](g),
 		phases:    newTable[*boardpb.Phase](g),
 		phaseData: newTable[*boardpb.PhaseData](g),
+		disputes:  newTable[*boardpb.PhaseConflict](g),
 		floors:    newTable[*boardpb.Floor](g),
 		head:      head{nextQueuePos: 1},
 		idem:      newIdemOrder(),

@@ -40,6 +40,7 @@ func (x *Txn) Commit() (rev uint64) {
 	commitPlain(x, at, &x.usage, &b.usage, (*encoder).usage)
 	commitPlain(x, at, &x.phases, &b.phases, (*encoder).phase)
 	commitPlain(x, at, &x.phaseData, &b.phaseData, (*encoder).phaseData)
+	commitPlain(x, at, &x.disputes, &b.disputes, (*encoder).phaseConflict)
 	if x.compactEvents > 0 {
 		x.trimEvents(&b.changes, &x.head.trimmedChange)
 		x.trimEvents(&b.notes, &x.head.trimmedNote)
@@ -58,7 +59,7 @@ func (x *Txn) empty() bool {
 		len(x.entries.list) == 0 && len(x.leases.list) == 0 && len(x.loops.list) == 0 &&
 		len(x.kept.list) == 0 && len(x.conflicts.list) == 0 && len(x.rates.list) == 0 && len(x.marks.list) == 0 &&
 		len(x.readers.list) == 0 && len(x.pairs.list) == 0 &&
-		len(x.usage.list) == 0 && len(x.phases.list) == 0 && len(x.phaseData.list) == 0
+		len(x.usage.list) == 0 && len(x.phases.list) == 0 && len(x.phaseData.list) == 0 && len(x.disputes.list) == 0
 }
 
 // PendingRev is the rev an answer names: the commit's, or the board's when it takes none.

@@ -253,7 +253,7 @@ func (e *encoder) invalidation(board string, v *boardpb.Invalidation) Sum {
 }
 
 func (e *encoder) readers(board string, v *boardpb.Readers) Sum {
-	e.start('D', board)
+	e.start('A', board)
 	e.str(v.Ref)
 	e.u64(uint64(len(v.Readers)))
 	for _, r := range v.Readers {
@@ -271,7 +271,7 @@ func (e *encoder) readers(board string, v *boardpb.Readers) Sum {
 }
 
 func (e *encoder) readPair(board string, v *boardpb.ReadPair) Sum {
-	e.start('P', board)
+	e.start('Q', board)
 	e.str(v.Reader)
 	e.str(v.Author)
 	e.u64(v.Count)

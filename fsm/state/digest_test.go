@@ -115,7 +115,7 @@ func records() map[string]struct {
 		sum func(e *encoder, board string) Sum
 	}
 	entry, lease, loop, kept := &boardpb.Entry{}, &boardpb.Lease{}, &boardpb.Loop{}, &boardpb.Kept{}
-	phase, data := &boardpb.Phase{}, &boardpb.PhaseData{}
+	phase, data, dispute := &boardpb.Phase{}, &boardpb.PhaseData{}, &boardpb.PhaseConflict{}
 	event, conflict, rate := &boardpb.Event{}, &boardpb.ConflictCount{}, &boardpb.NoteRate{}
 	mark, readers, pair := &boardpb.Invalidation{}, &boardpb.Readers{}, &boardpb.ReadPair{}
 	usage, floor := &boardpb.Usage{}, &boardpb.Floor{}
@@ -126,6 +126,7 @@ func records() map[string]struct {
 		"kept":     {kept, func(e *encoder, b string) Sum { return e.kept(b, kept) }},
 		"event":    {event, func(e *encoder, b string) Sum { return e.event(b, event) }},
 		"phase":    {phase, func(e *encoder, b string) Sum { return e.phase(b, phase) }},
+		"dispute":  {dispute, func(e *encoder, b string) Sum { return e.phaseConflict(b, dispute) }},
 		"data":     {data, func(e *encoder, b string) Sum { return e.phaseData(b, data) }},
 		"conflict": {conflict, func(e *encoder, b string) Sum { return e.conflict(b, conflict) }},
 		"mark":     {mark, func(e *encoder, b string) Sum { return e.invalidation(b, mark) }},
@@ -165,6 +166,19 @@ func TestEveryFieldOfEveryRecordIsInItsDigest(t *testing.T) {
 		if r.sum(&e, "b2") == whole {
 			t.Errorf("%s: the digest is the same on two boards", name)
 		}
+	}
+}
+
+// What tells two kinds of records apart is the first byte of their encoding.
+func TestNoTwoKindsOfRecordsBeginAlike(t *testing.T) {
+	kinds := map[byte]string{}
+	for name, r := range records() {
+		var e encoder
+		r.sum(&e, "b1")
+		if other, twice := kinds[e.b[0]]; twice {
+			t.Errorf("%s and %s both begin with %q", name, other, e.b[0])
+		}
+		kinds[e.b[0]] = name
 	}
 }
 
@@ -276,15 +290,18 @@ func TestEncodingsMatchTheirGoldenVectors(t *testing.T) {
 			" 3dd439e1d56a72a9012211e912164d2c",
 		"phase": "5002623106746578742d3106746578742d320206746578742d34ed070206746578742d3606746578742d370206746578742d" +
 			"3907746578742d313007746578742d313207746578742d3133010207746578742d3136f90707746578742d3139fc0701077465" +
-			"78742d323207746578742d323307746578742d32348210841083088810" +
-			" 5ccc94cc9ccf43e29505238279a193b3",
+			"78742d323207746578742d323307746578742d3234821084108308881001" +
+			" 8383df4a5b1970f35be30a4ce8406a83",
 		"data": "4402623106746578742d31ea070762797465732d3306746578742d3406746578742d3506746578742d36de0fe00ff107" +
 			" 368efe85f05c485407e0161b2c5187b2",
+		"dispute": "5902623106746578742d3106746578742d32eb07ec070206746578742d3506746578742d360762797465732d370762797465" +
+			"732d3806746578742d3907746578742d313007746578742d3131e80fea0ff60707746578742d313507746578742d3136f907f40ff60ffc07" +
+			" 4f424de5a4eeb7eedc60c5473bc46ac6",
 		"conflict": "4302623106746578742d310206746578742d33ec07ed0706746578742d37f007f107" +
 			" e4d4dbcd4bac7be58b3d072a485517f1",
-		"readers": "4402623106746578742d310206746578742d3306746578742d34ed07ee07ef07e00fe20ff20707746578742d313207746578742d3133" +
-			"f607f707f807f20ff40ffb07fc07 ae90de4666e72d01bf19b2c106decfbf",
-		"pair": "5002623106746578742d3106746578742d32eb07 b9f00781fa38cfb6eed4ab3c12aaff10",
+		"readers": "4102623106746578742d310206746578742d3306746578742d34ed07ee07ef07e00fe20ff20707746578742d313207746578742d3133" +
+			"f607f707f807f20ff40ffb07fc07 e372a9a409ee98ffb19bae31f379bf9e",
+		"pair": "5102623106746578742d3106746578742d32eb07 411556d216c7f09958ef4755dcd38319",
 		"rate": "4e02623106746578742d31ea07" +
 			" cc33394451e628a6d5a91dcdc406be99",
 		"usage": "5502623106746578742d3105ea07eb07ec07ed07ee0702ef07f007" +

@@ -88,6 +88,12 @@ func (s *State) forkPhases(b, src *board) {
 		b.head.liveBytes += PhaseBytes(r.newest())
 		return true
 	})
+	src.disputes.index.Scan(func(id string, r *Record[*boardpb.PhaseConflict]) bool {
+		b.disputes.put(0, id, r.newest())
+		b.sum = b.sum.plus(s.enc.phaseConflict(b.name, r.newest()))
+		b.head.liveBytes += ConflictBytes(r.newest())
+		return true
+	})
 }
 
 // inheritFloors keeps, for each key that the source gave higher numbers than the fork

@@ -83,6 +83,9 @@ func (p *published) export(each func(*boardpb.SnapshotRecord) error) (err error)
 	walk(p.phaseData, p.at, &err, func(d *boardpb.PhaseData) bool {
 		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_PhaseData{PhaseData: d}})
 	})
+	walk(p.disputes, p.at, &err, func(c *boardpb.PhaseConflict) bool {
+		return put(&boardpb.SnapshotRecord{Record: &boardpb.SnapshotRecord_PhaseConflict{PhaseConflict: c}})
+	})
 	for _, log := range []*eventLog{&p.changes, &p.notes} {
 		for o := log.first; o < log.next && err == nil; o++ {
 			put(&boardpb.SnapshotRecord{Note: log == &p.notes, Record: &boardpb.SnapshotRecord_Event{Event: log.at(o)}})
@@ -182,6 +185,9 @@ func (l *Loader) Load(r *boardpb.SnapshotRecord) error {
 	case *boardpb.SnapshotRecord_PhaseData:
 		sum = e.phaseData(b.name, v.PhaseData)
 		b.phaseData.put(0, phaseVersion(v.PhaseData.Phase, v.PhaseData.Version), v.PhaseData)
+	case *boardpb.SnapshotRecord_PhaseConflict:
+		sum = e.phaseConflict(b.name, v.PhaseConflict)
+		b.disputes.put(0, conflictKey(v.PhaseConflict.Id), v.PhaseConflict)
 	case *boardpb.SnapshotRecord_Floor:
 		sum = e.floor(b.name, v.Floor)
 		b.floors.put(0, v.Floor.Key, v.Floor)

@@ -78,6 +78,7 @@ func ClonePhase(p *boardpb.Phase) *boardpb.Phase {
 		Id: p.Id, Name: p.Name, Status: p.Status, Owner: p.Owner, Version: p.Version, Dependencies: p.Dependencies,
 		Expected: p.Expected, Strict: p.Strict, Inputs: p.Inputs, StaleInputs: p.StaleInputs, Author: p.Author,
 		ActingFor: p.ActingFor, Loop: p.Loop, TMs: p.TMs, WallMs: p.WallMs, Rev: p.Rev, CreatedWallMs: p.CreatedWallMs,
+		Escalated: p.Escalated,
 	}
 }
 
@@ -124,6 +125,7 @@ func (e *encoder) phase(board string, v *boardpb.Phase) Sum {
 	e.i64(v.WallMs)
 	e.u64(v.Rev)
 	e.i64(v.CreatedWallMs)
+	e.flag(v.Escalated)
 	return e.sum()
 }
 

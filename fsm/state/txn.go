@@ -26,6 +26,7 @@ type Txn struct {
 	usage     staged[*boardpb.Usage]
 	phases    staged[*boardpb.Phase]
 	phaseData staged[*boardpb.PhaseData]
+	disputes  staged[*boardpb.PhaseConflict]
 	events    []*boardpb.Event
 
 	newPairs      int            // of those staged
@@ -114,6 +115,7 @@ func (x *Txn) Discard() {
 	x.usage.reset()
 	x.phases.reset()
 	x.phaseData.reset()
+	x.disputes.reset()
 	clear(x.events)
 	x.events = x.events[:0]
 	x.head, x.newPairs, x.compactEvents, x.lostStates = x.b.head, 0, 0, nil

@@ -45,6 +45,7 @@ type published struct {
 	usage     Index[*boardpb.Usage]
 	phases    Index[*boardpb.Phase]
 	phaseData Index[*boardpb.PhaseData]
+	disputes  Index[*boardpb.PhaseConflict]
 	floors    Index[*boardpb.Floor]
 	changes   eventLog
 	notes     eventLog
@@ -79,7 +80,7 @@ func (b *board) publish(at uint64) *published {
 		entries: b.entries.publish(), leases: b.leases.publish(), loops: b.loops.publish(),
 		kept: b.kept.publish(), conflicts: b.conflicts.publish(), rates: b.rates.publish(), marks: b.marks.publish(),
 		readers: b.readers.publish(), pairs: b.pairs.publish(),
-		phases: b.phases.publish(), phaseData: b.phaseData.publish(),
+		phases: b.phases.publish(), phaseData: b.phaseData.publish(), disputes: b.disputes.publish(),
 		usage: b.usage.publish(), floors: b.floors.publish(),
 		changes: b.changes, notes: b.notes, counts: b.counts, current: b.current.Copy(),
 		authors: b.authors.index.Copy(), citing: b.citations(),

@@ -330,6 +330,8 @@ type ReadRequest struct {
 	//	*ReadRequest_Diff
 	//	*ReadRequest_Phase
 	//	*ReadRequest_Phases
+	//	*ReadRequest_Conflicts
+	//	*ReadRequest_Detect
 	Query         isReadRequest_Query `protobuf_oneof:"query"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -574,6 +576,24 @@ func (x *ReadRequest) GetPhases() *PhasesQuery {
 	return nil
 }
 
+func (x *ReadRequest) GetConflicts() *ConflictsQuery {
+	if x != nil {
+		if x, ok := x.Query.(*ReadRequest_Conflicts); ok {
+			return x.Conflicts
+		}
+	}
+	return nil
+}
+
+func (x *ReadRequest) GetDetect() *DetectQuery {
+	if x != nil {
+		if x, ok := x.Query.(*ReadRequest_Detect); ok {
+			return x.Detect
+		}
+	}
+	return nil
+}
+
 type isReadRequest_Query interface {
 	isReadRequest_Query()
 }
@@ -646,6 +666,14 @@ type ReadRequest_Phases struct {
 	Phases *PhasesQuery `protobuf:"bytes,41,opt,name=phases,proto3,oneof"`
 }
 
+type ReadRequest_Conflicts struct {
+	Conflicts *ConflictsQuery `protobuf:"bytes,44,opt,name=conflicts,proto3,oneof"`
+}
+
+type ReadRequest_Detect struct {
+	Detect *DetectQuery `protobuf:"bytes,45,opt,name=detect,proto3,oneof"`
+}
+
 func (*ReadRequest_Get) isReadRequest_Query() {}
 
 func (*ReadRequest_History) isReadRequest_Query() {}
@@ -679,6 +707,10 @@ func (*ReadRequest_Diff) isReadRequest_Query() {}
 func (*ReadRequest_Phase) isReadRequest_Query() {}
 
 func (*ReadRequest_Phases) isReadRequest_Query() {}
+
+func (*ReadRequest_Conflicts) isReadRequest_Query() {}
+
+func (*ReadRequest_Detect) isReadRequest_Query() {}
 
 type GetQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1682,6 +1714,136 @@ func (x *PhaseQuery) GetWaitMs() int64 {
 	return 0
 }
 
+// ConflictsQuery asks for conflicts of phases that wait for a supervisor.
+type ConflictsQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`      // "": of all
+	Decided       bool                   `protobuf:"varint,2,opt,name=decided,proto3" json:"decided,omitempty"` // the decided ones too
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`      // an id
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`     // 50, at most 200
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConflictsQuery) Reset() {
+	*x = ConflictsQuery{}
+	mi := &file_transport_pb_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConflictsQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConflictsQuery) ProtoMessage() {}
+
+func (x *ConflictsQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConflictsQuery.ProtoReflect.Descriptor instead.
+func (*ConflictsQuery) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ConflictsQuery) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *ConflictsQuery) GetDecided() bool {
+	if x != nil {
+		return x.Decided
+	}
+	return false
+}
+
+func (x *ConflictsQuery) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ConflictsQuery) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// DetectQuery asks what a write that was made from a version would meet.
+type DetectQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	VersionRead   uint64                 `protobuf:"varint,2,opt,name=version_read,json=versionRead,proto3" json:"version_read,omitempty"`
+	Keys          []string               `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetectQuery) Reset() {
+	*x = DetectQuery{}
+	mi := &file_transport_pb_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetectQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetectQuery) ProtoMessage() {}
+
+func (x *DetectQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetectQuery.ProtoReflect.Descriptor instead.
+func (*DetectQuery) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DetectQuery) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *DetectQuery) GetVersionRead() uint64 {
+	if x != nil {
+		return x.VersionRead
+	}
+	return 0
+}
+
+func (x *DetectQuery) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 type PhasesQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	After         string                 `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
@@ -1692,7 +1854,7 @@ type PhasesQuery struct {
 
 func (x *PhasesQuery) Reset() {
 	*x = PhasesQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1866,7 @@ func (x *PhasesQuery) String() string {
 func (*PhasesQuery) ProtoMessage() {}
 
 func (x *PhasesQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1879,7 @@ func (x *PhasesQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhasesQuery.ProtoReflect.Descriptor instead.
 func (*PhasesQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PhasesQuery) GetAfter() string {
@@ -1763,6 +1925,8 @@ type ReadResponse struct {
 	//	*ReadResponse_Diff
 	//	*ReadResponse_Phase
 	//	*ReadResponse_Phases
+	//	*ReadResponse_Conflicts
+	//	*ReadResponse_Detect
 	Answer        isReadResponse_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1770,7 +1934,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1946,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1959,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReadResponse) GetFailure() *pb.Result {
@@ -2014,6 +2178,24 @@ func (x *ReadResponse) GetPhases() *PhasesAnswer {
 	return nil
 }
 
+func (x *ReadResponse) GetConflicts() *ConflictsAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ReadResponse_Conflicts); ok {
+			return x.Conflicts
+		}
+	}
+	return nil
+}
+
+func (x *ReadResponse) GetDetect() *DetectAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ReadResponse_Detect); ok {
+			return x.Detect
+		}
+	}
+	return nil
+}
+
 type isReadResponse_Answer interface {
 	isReadResponse_Answer()
 }
@@ -2086,6 +2268,14 @@ type ReadResponse_Phases struct {
 	Phases *PhasesAnswer `protobuf:"bytes,41,opt,name=phases,proto3,oneof"`
 }
 
+type ReadResponse_Conflicts struct {
+	Conflicts *ConflictsAnswer `protobuf:"bytes,44,opt,name=conflicts,proto3,oneof"`
+}
+
+type ReadResponse_Detect struct {
+	Detect *DetectAnswer `protobuf:"bytes,45,opt,name=detect,proto3,oneof"`
+}
+
 func (*ReadResponse_Get) isReadResponse_Answer() {}
 
 func (*ReadResponse_History) isReadResponse_Answer() {}
@@ -2120,6 +2310,10 @@ func (*ReadResponse_Phase) isReadResponse_Answer() {}
 
 func (*ReadResponse_Phases) isReadResponse_Answer() {}
 
+func (*ReadResponse_Conflicts) isReadResponse_Answer() {}
+
+func (*ReadResponse_Detect) isReadResponse_Answer() {}
+
 type GetAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entry         *pb.Entry              `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
@@ -2133,7 +2327,7 @@ type GetAnswer struct {
 
 func (x *GetAnswer) Reset() {
 	*x = GetAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2339,7 @@ func (x *GetAnswer) String() string {
 func (*GetAnswer) ProtoMessage() {}
 
 func (x *GetAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2352,7 @@ func (x *GetAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAnswer.ProtoReflect.Descriptor instead.
 func (*GetAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetAnswer) GetEntry() *pb.Entry {
@@ -2208,7 +2402,7 @@ type HistoryAnswer struct {
 
 func (x *HistoryAnswer) Reset() {
 	*x = HistoryAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2414,7 @@ func (x *HistoryAnswer) String() string {
 func (*HistoryAnswer) ProtoMessage() {}
 
 func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2427,7 @@ func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryAnswer.ProtoReflect.Descriptor instead.
 func (*HistoryAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HistoryAnswer) GetEntries() []*pb.Entry {
@@ -2283,7 +2477,7 @@ type ListItem struct {
 
 func (x *ListItem) Reset() {
 	*x = ListItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2489,7 @@ func (x *ListItem) String() string {
 func (*ListItem) ProtoMessage() {}
 
 func (x *ListItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2502,7 @@ func (x *ListItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListItem.ProtoReflect.Descriptor instead.
 func (*ListItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListItem) GetKey() string {
@@ -2399,7 +2593,7 @@ type ListAnswer struct {
 
 func (x *ListAnswer) Reset() {
 	*x = ListAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2605,7 @@ func (x *ListAnswer) String() string {
 func (*ListAnswer) ProtoMessage() {}
 
 func (x *ListAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2618,7 @@ func (x *ListAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
 func (*ListAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListAnswer) GetItems() []*ListItem {
@@ -2460,7 +2654,7 @@ type DumpAnswer struct {
 
 func (x *DumpAnswer) Reset() {
 	*x = DumpAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2666,7 @@ func (x *DumpAnswer) String() string {
 func (*DumpAnswer) ProtoMessage() {}
 
 func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2679,7 @@ func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpAnswer.ProtoReflect.Descriptor instead.
 func (*DumpAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DumpAnswer) GetEntries() []*pb.Entry {
@@ -2526,7 +2720,7 @@ type LeasesAnswer struct {
 
 func (x *LeasesAnswer) Reset() {
 	*x = LeasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2732,7 @@ func (x *LeasesAnswer) String() string {
 func (*LeasesAnswer) ProtoMessage() {}
 
 func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2745,7 @@ func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasesAnswer.ProtoReflect.Descriptor instead.
 func (*LeasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LeasesAnswer) GetLeases() []*LeaseRow {
@@ -2581,7 +2775,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +2787,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +2800,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeaseRow) GetLease() *pb.Lease {
@@ -2656,7 +2850,7 @@ type EventsAnswer struct {
 
 func (x *EventsAnswer) Reset() {
 	*x = EventsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2862,7 @@ func (x *EventsAnswer) String() string {
 func (*EventsAnswer) ProtoMessage() {}
 
 func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2875,7 @@ func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
 func (*EventsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EventsAnswer) GetEvents() []*pb.Event {
@@ -2723,7 +2917,7 @@ type DescribeAnswer struct {
 
 func (x *DescribeAnswer) Reset() {
 	*x = DescribeAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2929,7 @@ func (x *DescribeAnswer) String() string {
 func (*DescribeAnswer) ProtoMessage() {}
 
 func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2942,7 @@ func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeAnswer.ProtoReflect.Descriptor instead.
 func (*DescribeAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DescribeAnswer) GetHead() *pb.BoardHead {
@@ -2790,7 +2984,7 @@ type StatsAnswer struct {
 
 func (x *StatsAnswer) Reset() {
 	*x = StatsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +2996,7 @@ func (x *StatsAnswer) String() string {
 func (*StatsAnswer) ProtoMessage() {}
 
 func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +3009,7 @@ func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsAnswer.ProtoReflect.Descriptor instead.
 func (*StatsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StatsAnswer) GetCounters() *pb.Counters {
@@ -2900,7 +3094,7 @@ type SpaceStats struct {
 
 func (x *SpaceStats) Reset() {
 	*x = SpaceStats{}
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2912,7 +3106,7 @@ func (x *SpaceStats) String() string {
 func (*SpaceStats) ProtoMessage() {}
 
 func (x *SpaceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2925,7 +3119,7 @@ func (x *SpaceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpaceStats.ProtoReflect.Descriptor instead.
 func (*SpaceStats) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SpaceStats) GetUsage() *pb.Usage {
@@ -2970,7 +3164,7 @@ type DiffItem struct {
 
 func (x *DiffItem) Reset() {
 	*x = DiffItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +3176,7 @@ func (x *DiffItem) String() string {
 func (*DiffItem) ProtoMessage() {}
 
 func (x *DiffItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +3189,7 @@ func (x *DiffItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffItem.ProtoReflect.Descriptor instead.
 func (*DiffItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DiffItem) GetKey() string {
@@ -3052,7 +3246,7 @@ type DiffAnswer struct {
 
 func (x *DiffAnswer) Reset() {
 	*x = DiffAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3064,7 +3258,7 @@ func (x *DiffAnswer) String() string {
 func (*DiffAnswer) ProtoMessage() {}
 
 func (x *DiffAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3077,7 +3271,7 @@ func (x *DiffAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffAnswer.ProtoReflect.Descriptor instead.
 func (*DiffAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DiffAnswer) GetItems() []*DiffItem {
@@ -3118,7 +3312,7 @@ type BoardsAnswer struct {
 
 func (x *BoardsAnswer) Reset() {
 	*x = BoardsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3130,7 +3324,7 @@ func (x *BoardsAnswer) String() string {
 func (*BoardsAnswer) ProtoMessage() {}
 
 func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3143,7 +3337,7 @@ func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardsAnswer.ProtoReflect.Descriptor instead.
 func (*BoardsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BoardsAnswer) GetBoards() []*BoardRow {
@@ -3175,7 +3369,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3381,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3394,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BoardRow) GetName() string {
@@ -3265,7 +3459,7 @@ type ViewAnswer struct {
 
 func (x *ViewAnswer) Reset() {
 	*x = ViewAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3471,7 @@ func (x *ViewAnswer) String() string {
 func (*ViewAnswer) ProtoMessage() {}
 
 func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3484,7 @@ func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnswer.ProtoReflect.Descriptor instead.
 func (*ViewAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ViewAnswer) GetText() string {
@@ -3356,7 +3550,7 @@ type ContentAnswer struct {
 
 func (x *ContentAnswer) Reset() {
 	*x = ContentAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3562,7 @@ func (x *ContentAnswer) String() string {
 func (*ContentAnswer) ProtoMessage() {}
 
 func (x *ContentAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3575,7 @@ func (x *ContentAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentAnswer.ProtoReflect.Descriptor instead.
 func (*ContentAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ContentAnswer) GetContent() string {
@@ -3525,7 +3719,7 @@ type TraceAnswer struct {
 
 func (x *TraceAnswer) Reset() {
 	*x = TraceAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3731,7 @@ func (x *TraceAnswer) String() string {
 func (*TraceAnswer) ProtoMessage() {}
 
 func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3744,7 @@ func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceAnswer.ProtoReflect.Descriptor instead.
 func (*TraceAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TraceAnswer) GetEntry() *pb.Entry {
@@ -3608,7 +3802,7 @@ type TraceRow struct {
 
 func (x *TraceRow) Reset() {
 	*x = TraceRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +3814,7 @@ func (x *TraceRow) String() string {
 func (*TraceRow) ProtoMessage() {}
 
 func (x *TraceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3827,7 @@ func (x *TraceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRow.ProtoReflect.Descriptor instead.
 func (*TraceRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TraceRow) GetRef() string {
@@ -3687,7 +3881,7 @@ type PhaseAnswer struct {
 
 func (x *PhaseAnswer) Reset() {
 	*x = PhaseAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +3893,7 @@ func (x *PhaseAnswer) String() string {
 func (*PhaseAnswer) ProtoMessage() {}
 
 func (x *PhaseAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +3906,7 @@ func (x *PhaseAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseAnswer.ProtoReflect.Descriptor instead.
 func (*PhaseAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PhaseAnswer) GetPhase() *pb.Phase {
@@ -3764,6 +3958,167 @@ func (x *PhaseAnswer) GetNotReady() bool {
 	return false
 }
 
+type ConflictsAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Conflicts     []*pb.PhaseConflict    `protobuf:"bytes,1,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConflictsAnswer) Reset() {
+	*x = ConflictsAnswer{}
+	mi := &file_transport_pb_service_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConflictsAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConflictsAnswer) ProtoMessage() {}
+
+func (x *ConflictsAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConflictsAnswer.ProtoReflect.Descriptor instead.
+func (*ConflictsAnswer) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ConflictsAnswer) GetConflicts() []*pb.PhaseConflict {
+	if x != nil {
+		return x.Conflicts
+	}
+	return nil
+}
+
+func (x *ConflictsAnswer) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+// DetectAnswer is advice: the write looks again.
+type DetectAnswer struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Conflict       bool                   `protobuf:"varint,1,opt,name=conflict,proto3" json:"conflict,omitempty"`
+	VersionRead    uint64                 `protobuf:"varint,2,opt,name=version_read,json=versionRead,proto3" json:"version_read,omitempty"`
+	VersionCurrent uint64                 `protobuf:"varint,3,opt,name=version_current,json=versionCurrent,proto3" json:"version_current,omitempty"`
+	ModifiedBy     string                 `protobuf:"bytes,4,opt,name=modified_by,json=modifiedBy,proto3" json:"modified_by,omitempty"` // who wrote the current version
+	Theirs         []string               `protobuf:"bytes,5,rep,name=theirs,proto3" json:"theirs,omitempty"`                           // keys that others changed since, at most 64
+	Overlap        []string               `protobuf:"bytes,6,rep,name=overlap,proto3" json:"overlap,omitempty"`                         // those of them that were asked about
+	Mergeable      bool                   `protobuf:"varint,7,opt,name=mergeable,proto3" json:"mergeable,omitempty"`                    // nothing overlaps
+	Suggested      string                 `protobuf:"bytes,8,opt,name=suggested,proto3" json:"suggested,omitempty"`                     // write, merge or escalate
+	NotReady       bool                   `protobuf:"varint,9,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`      // it is not completed, and the caller may not look at it before
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *DetectAnswer) Reset() {
+	*x = DetectAnswer{}
+	mi := &file_transport_pb_service_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetectAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetectAnswer) ProtoMessage() {}
+
+func (x *DetectAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetectAnswer.ProtoReflect.Descriptor instead.
+func (*DetectAnswer) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *DetectAnswer) GetConflict() bool {
+	if x != nil {
+		return x.Conflict
+	}
+	return false
+}
+
+func (x *DetectAnswer) GetVersionRead() uint64 {
+	if x != nil {
+		return x.VersionRead
+	}
+	return 0
+}
+
+func (x *DetectAnswer) GetVersionCurrent() uint64 {
+	if x != nil {
+		return x.VersionCurrent
+	}
+	return 0
+}
+
+func (x *DetectAnswer) GetModifiedBy() string {
+	if x != nil {
+		return x.ModifiedBy
+	}
+	return ""
+}
+
+func (x *DetectAnswer) GetTheirs() []string {
+	if x != nil {
+		return x.Theirs
+	}
+	return nil
+}
+
+func (x *DetectAnswer) GetOverlap() []string {
+	if x != nil {
+		return x.Overlap
+	}
+	return nil
+}
+
+func (x *DetectAnswer) GetMergeable() bool {
+	if x != nil {
+		return x.Mergeable
+	}
+	return false
+}
+
+func (x *DetectAnswer) GetSuggested() string {
+	if x != nil {
+		return x.Suggested
+	}
+	return ""
+}
+
+func (x *DetectAnswer) GetNotReady() bool {
+	if x != nil {
+		return x.NotReady
+	}
+	return false
+}
+
 type PhasesAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Phases        []*PhaseAnswer         `protobuf:"bytes,1,rep,name=phases,proto3" json:"phases,omitempty"`
@@ -3774,7 +4129,7 @@ type PhasesAnswer struct {
 
 func (x *PhasesAnswer) Reset() {
 	*x = PhasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3786,7 +4141,7 @@ func (x *PhasesAnswer) String() string {
 func (*PhasesAnswer) ProtoMessage() {}
 
 func (x *PhasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3799,7 +4154,7 @@ func (x *PhasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhasesAnswer.ProtoReflect.Descriptor instead.
 func (*PhasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PhasesAnswer) GetPhases() []*PhaseAnswer {
@@ -3830,7 +4185,7 @@ type WhoReadAnswer struct {
 
 func (x *WhoReadAnswer) Reset() {
 	*x = WhoReadAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3842,7 +4197,7 @@ func (x *WhoReadAnswer) String() string {
 func (*WhoReadAnswer) ProtoMessage() {}
 
 func (x *WhoReadAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3855,7 +4210,7 @@ func (x *WhoReadAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoReadAnswer.ProtoReflect.Descriptor instead.
 func (*WhoReadAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WhoReadAnswer) GetRef() string {
@@ -3896,7 +4251,7 @@ type ReaderRow struct {
 
 func (x *ReaderRow) Reset() {
 	*x = ReaderRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3908,7 +4263,7 @@ func (x *ReaderRow) String() string {
 func (*ReaderRow) ProtoMessage() {}
 
 func (x *ReaderRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3921,7 +4276,7 @@ func (x *ReaderRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReaderRow.ProtoReflect.Descriptor instead.
 func (*ReaderRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReaderRow) GetReader() *pb.Reader {
@@ -3949,7 +4304,7 @@ type LoopAnswer struct {
 
 func (x *LoopAnswer) Reset() {
 	*x = LoopAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3961,7 +4316,7 @@ func (x *LoopAnswer) String() string {
 func (*LoopAnswer) ProtoMessage() {}
 
 func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3974,7 +4329,7 @@ func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAnswer.ProtoReflect.Descriptor instead.
 func (*LoopAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LoopAnswer) GetLoop() *pb.Loop {
@@ -4014,7 +4369,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4026,7 +4381,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4039,7 +4394,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SessionRequest) GetId() uint64 {
@@ -4120,7 +4475,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4132,7 +4487,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4145,7 +4500,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
 }
 
 type SessionResponse struct {
@@ -4163,7 +4518,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4175,7 +4530,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4188,7 +4543,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -4264,7 +4619,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4276,7 +4631,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4289,7 +4644,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -4326,7 +4681,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4338,7 +4693,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4351,7 +4706,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchRequest) GetBoard() string {
@@ -4469,7 +4824,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4481,7 +4836,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4494,7 +4849,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WatchResponse) GetMessage() isWatchResponse_Message {
@@ -4613,7 +4968,7 @@ type WatchOpened struct {
 
 func (x *WatchOpened) Reset() {
 	*x = WatchOpened{}
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4625,7 +4980,7 @@ func (x *WatchOpened) String() string {
 func (*WatchOpened) ProtoMessage() {}
 
 func (x *WatchOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4638,7 +4993,7 @@ func (x *WatchOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOpened.ProtoReflect.Descriptor instead.
 func (*WatchOpened) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WatchOpened) GetRev() uint64 {
@@ -4678,7 +5033,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4690,7 +5045,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4703,7 +5058,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SnapshotEnd) GetRev() uint64 {
@@ -4722,7 +5077,7 @@ type WatchEvents struct {
 
 func (x *WatchEvents) Reset() {
 	*x = WatchEvents{}
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4734,7 +5089,7 @@ func (x *WatchEvents) String() string {
 func (*WatchEvents) ProtoMessage() {}
 
 func (x *WatchEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4747,7 +5102,7 @@ func (x *WatchEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvents.ProtoReflect.Descriptor instead.
 func (*WatchEvents) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WatchEvents) GetEvents() []*WatchEvent {
@@ -4768,7 +5123,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4780,7 +5135,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4793,7 +5148,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WatchEvent) GetEvent() *pb.Event {
@@ -4826,7 +5181,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +5193,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4851,7 +5206,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Bookmark) GetRev() uint64 {
@@ -4871,7 +5226,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4883,7 +5238,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4896,7 +5251,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ExportRequest) GetBoard() string {
@@ -4928,7 +5283,7 @@ type ExportResponse struct {
 
 func (x *ExportResponse) Reset() {
 	*x = ExportResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4940,7 +5295,7 @@ func (x *ExportResponse) String() string {
 func (*ExportResponse) ProtoMessage() {}
 
 func (x *ExportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4953,7 +5308,7 @@ func (x *ExportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportResponse.ProtoReflect.Descriptor instead.
 func (*ExportResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ExportResponse) GetMessage() isExportResponse_Message {
@@ -5027,7 +5382,7 @@ type ExportHeader struct {
 
 func (x *ExportHeader) Reset() {
 	*x = ExportHeader{}
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5039,7 +5394,7 @@ func (x *ExportHeader) String() string {
 func (*ExportHeader) ProtoMessage() {}
 
 func (x *ExportHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5052,7 +5407,7 @@ func (x *ExportHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportHeader.ProtoReflect.Descriptor instead.
 func (*ExportHeader) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ExportHeader) GetBoard() string {
@@ -5113,7 +5468,7 @@ type ExportRecords struct {
 
 func (x *ExportRecords) Reset() {
 	*x = ExportRecords{}
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5125,7 +5480,7 @@ func (x *ExportRecords) String() string {
 func (*ExportRecords) ProtoMessage() {}
 
 func (x *ExportRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5138,7 +5493,7 @@ func (x *ExportRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRecords.ProtoReflect.Descriptor instead.
 func (*ExportRecords) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ExportRecords) GetRecords() []*pb.SnapshotRecord {
@@ -5157,7 +5512,7 @@ type ExportEnd struct {
 
 func (x *ExportEnd) Reset() {
 	*x = ExportEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5169,7 +5524,7 @@ func (x *ExportEnd) String() string {
 func (*ExportEnd) ProtoMessage() {}
 
 func (x *ExportEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5182,7 +5537,7 @@ func (x *ExportEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEnd.ProtoReflect.Descriptor instead.
 func (*ExportEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ExportEnd) GetRecords() uint64 {
@@ -5201,7 +5556,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5213,7 +5568,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5226,7 +5581,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StatusRequest) GetLocal() bool {
@@ -5255,7 +5610,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5267,7 +5622,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5280,7 +5635,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -5398,7 +5753,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5410,7 +5765,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5423,7 +5778,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *NodeState) GetId() string {
@@ -5644,7 +5999,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5656,7 +6011,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5669,7 +6024,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
 }
 
 type NodesResponse struct {
@@ -5681,7 +6036,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5693,7 +6048,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5706,7 +6061,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *NodesResponse) GetNodes() []*NodeState {
@@ -5725,7 +6080,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5737,7 +6092,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5750,7 +6105,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AddRequest) GetName() string {
@@ -5769,7 +6124,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5781,7 +6136,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5794,7 +6149,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *AddResponse) GetMessage() string {
@@ -5813,7 +6168,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5825,7 +6180,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5838,7 +6193,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -5857,7 +6212,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5869,7 +6224,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5882,7 +6237,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RemoveResponse) GetMessage() string {
@@ -5901,7 +6256,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5913,7 +6268,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5926,7 +6281,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -5945,7 +6300,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5957,7 +6312,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5970,7 +6325,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PromoteResponse) GetMessage() string {
@@ -5989,7 +6344,7 @@ type DemoteRequest struct {
 
 func (x *DemoteRequest) Reset() {
 	*x = DemoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6001,7 +6356,7 @@ func (x *DemoteRequest) String() string {
 func (*DemoteRequest) ProtoMessage() {}
 
 func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6014,7 +6369,7 @@ func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
 func (*DemoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DemoteRequest) GetId() string {
@@ -6033,7 +6388,7 @@ type DemoteResponse struct {
 
 func (x *DemoteResponse) Reset() {
 	*x = DemoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6045,7 +6400,7 @@ func (x *DemoteResponse) String() string {
 func (*DemoteResponse) ProtoMessage() {}
 
 func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6058,7 +6413,7 @@ func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
 func (*DemoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DemoteResponse) GetMessage() string {
@@ -6077,7 +6432,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6089,7 +6444,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6102,7 +6457,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *StepDownRequest) GetTo() string {
@@ -6121,7 +6476,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6133,7 +6488,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6146,7 +6501,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -6166,7 +6521,7 @@ type SettingsRequest struct {
 
 func (x *SettingsRequest) Reset() {
 	*x = SettingsRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6178,7 +6533,7 @@ func (x *SettingsRequest) String() string {
 func (*SettingsRequest) ProtoMessage() {}
 
 func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6191,7 +6546,7 @@ func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsRequest.ProtoReflect.Descriptor instead.
 func (*SettingsRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SettingsRequest) GetGraceMs() int64 {
@@ -6218,7 +6573,7 @@ type SettingsResponse struct {
 
 func (x *SettingsResponse) Reset() {
 	*x = SettingsResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6230,7 +6585,7 @@ func (x *SettingsResponse) String() string {
 func (*SettingsResponse) ProtoMessage() {}
 
 func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6243,7 +6598,7 @@ func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsResponse.ProtoReflect.Descriptor instead.
 func (*SettingsResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SettingsResponse) GetGraceMs() int64 {
@@ -6268,7 +6623,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6280,7 +6635,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6293,7 +6648,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
 }
 
 type SnapshotChunk struct {
@@ -6307,7 +6662,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6319,7 +6674,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6332,7 +6687,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SnapshotChunk) GetIndex() uint64 {
@@ -6364,7 +6719,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6376,7 +6731,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6389,7 +6744,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{85}
 }
 
 type MembersResponse struct {
@@ -6405,7 +6760,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6417,7 +6772,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6430,7 +6785,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *MembersResponse) GetClusterId() string {
@@ -6479,7 +6834,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6491,7 +6846,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6504,7 +6859,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Timing) GetHeartbeatMs() int64 {
@@ -6541,7 +6896,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[84]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6553,7 +6908,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[84]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6566,7 +6921,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{84}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *HelloRequest) GetClusterId() string {
@@ -6621,7 +6976,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[85]
+	mi := &file_transport_pb_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6633,7 +6988,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[85]
+	mi := &file_transport_pb_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6646,7 +7001,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{85}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *HelloResponse) GetClusterId() string {
@@ -6723,7 +7078,7 @@ type IntentRequest struct {
 
 func (x *IntentRequest) Reset() {
 	*x = IntentRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[86]
+	mi := &file_transport_pb_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6735,7 +7090,7 @@ func (x *IntentRequest) String() string {
 func (*IntentRequest) ProtoMessage() {}
 
 func (x *IntentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[86]
+	mi := &file_transport_pb_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6748,7 +7103,7 @@ func (x *IntentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentRequest.ProtoReflect.Descriptor instead.
 func (*IntentRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{86}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *IntentRequest) GetClusterId() string {
@@ -6783,7 +7138,7 @@ type IntentResponse struct {
 
 func (x *IntentResponse) Reset() {
 	*x = IntentResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[87]
+	mi := &file_transport_pb_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6795,7 +7150,7 @@ func (x *IntentResponse) String() string {
 func (*IntentResponse) ProtoMessage() {}
 
 func (x *IntentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[87]
+	mi := &file_transport_pb_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6808,7 +7163,7 @@ func (x *IntentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentResponse.ProtoReflect.Descriptor instead.
 func (*IntentResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{87}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *IntentResponse) GetAccepted() bool {
@@ -6844,7 +7199,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[88]
+	mi := &file_transport_pb_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6856,7 +7211,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[88]
+	mi := &file_transport_pb_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6869,7 +7224,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{88}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *JoinRequest) GetClusterId() string {
@@ -6911,7 +7266,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[89]
+	mi := &file_transport_pb_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6923,7 +7278,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[89]
+	mi := &file_transport_pb_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6936,7 +7291,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{89}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -6973,7 +7328,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[90]
+	mi := &file_transport_pb_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6985,7 +7340,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[90]
+	mi := &file_transport_pb_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6998,7 +7353,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{90}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ForwardRequest) GetId() uint64 {
@@ -7040,7 +7395,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[91]
+	mi := &file_transport_pb_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7052,7 +7407,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[91]
+	mi := &file_transport_pb_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7065,7 +7420,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{91}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ForwardResponse) GetId() uint64 {
@@ -7098,7 +7453,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[92]
+	mi := &file_transport_pb_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7110,7 +7465,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[92]
+	mi := &file_transport_pb_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7123,7 +7478,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{92}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FenceRequest) GetFrom() string {
@@ -7143,7 +7498,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[93]
+	mi := &file_transport_pb_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7155,7 +7510,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[93]
+	mi := &file_transport_pb_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7168,7 +7523,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{93}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *FenceResponse) GetIndex() uint64 {
@@ -7194,7 +7549,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[94]
+	mi := &file_transport_pb_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7206,7 +7561,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[94]
+	mi := &file_transport_pb_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7219,7 +7574,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{94}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *DigestRequest) GetIndex() uint64 {
@@ -7239,7 +7594,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[95]
+	mi := &file_transport_pb_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7251,7 +7606,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[95]
+	mi := &file_transport_pb_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7264,7 +7619,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{95}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *DigestResponse) GetKnown() bool {
@@ -7289,7 +7644,7 @@ type NodeStatusRequest struct {
 
 func (x *NodeStatusRequest) Reset() {
 	*x = NodeStatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[96]
+	mi := &file_transport_pb_service_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7301,7 +7656,7 @@ func (x *NodeStatusRequest) String() string {
 func (*NodeStatusRequest) ProtoMessage() {}
 
 func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[96]
+	mi := &file_transport_pb_service_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7314,7 +7669,7 @@ func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*NodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{96}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{100}
 }
 
 type NodeStatusResponse struct {
@@ -7326,7 +7681,7 @@ type NodeStatusResponse struct {
 
 func (x *NodeStatusResponse) Reset() {
 	*x = NodeStatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[97]
+	mi := &file_transport_pb_service_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7338,7 +7693,7 @@ func (x *NodeStatusResponse) String() string {
 func (*NodeStatusResponse) ProtoMessage() {}
 
 func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[97]
+	mi := &file_transport_pb_service_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7351,7 +7706,7 @@ func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*NodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{97}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *NodeStatusResponse) GetState() *NodeState {
@@ -7376,7 +7731,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rApplyResponse\x122\n" +
 	"\x06result\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\x06result\x12,\n" +
 	"\x06leader\x18\x02 \x01(\v2\x14.raftboard.v1.LeaderR\x06leader\x12\x17\n" +
-	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xe3\b\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xd6\t\n" +
 	"\vReadRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12;\n" +
 	"\vconsistency\x18\x02 \x01(\x0e2\x19.raftboard.v1.ConsistencyR\vconsistency\x12 \n" +
@@ -7403,7 +7758,9 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\bwho_read\x18  \x01(\v2\x1a.raftboard.v1.WhoReadQueryH\x00R\awhoRead\x12-\n" +
 	"\x04diff\x18$ \x01(\v2\x17.raftboard.v1.DiffQueryH\x00R\x04diff\x120\n" +
 	"\x05phase\x18( \x01(\v2\x18.raftboard.v1.PhaseQueryH\x00R\x05phase\x123\n" +
-	"\x06phases\x18) \x01(\v2\x19.raftboard.v1.PhasesQueryH\x00R\x06phasesB\a\n" +
+	"\x06phases\x18) \x01(\v2\x19.raftboard.v1.PhasesQueryH\x00R\x06phases\x12<\n" +
+	"\tconflicts\x18, \x01(\v2\x1c.raftboard.v1.ConflictsQueryH\x00R\tconflicts\x123\n" +
+	"\x06detect\x18- \x01(\v2\x19.raftboard.v1.DetectQueryH\x00R\x06detectB\a\n" +
 	"\x05query\"\x1c\n" +
 	"\bGetQuery\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"]\n" +
@@ -7478,10 +7835,20 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\n" +
 	"PhaseQuery\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x17\n" +
-	"\await_ms\x18\x02 \x01(\x03R\x06waitMs\"9\n" +
+	"\await_ms\x18\x02 \x01(\x03R\x06waitMs\"l\n" +
+	"\x0eConflictsQuery\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x18\n" +
+	"\adecided\x18\x02 \x01(\bR\adecided\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"Z\n" +
+	"\vDetectQuery\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12!\n" +
+	"\fversion_read\x18\x02 \x01(\x04R\vversionRead\x12\x12\n" +
+	"\x04keys\x18\x03 \x03(\tR\x04keys\"9\n" +
 	"\vPhasesQuery\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\rR\x05limit\"\xa9\t\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"\x9e\n" +
+	"\n" +
 	"\fReadResponse\x124\n" +
 	"\afailure\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\afailure\x12\x10\n" +
 	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x11\n" +
@@ -7508,7 +7875,9 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\bwho_read\x18  \x01(\v2\x1b.raftboard.v1.WhoReadAnswerH\x00R\awhoRead\x12.\n" +
 	"\x04diff\x18$ \x01(\v2\x18.raftboard.v1.DiffAnswerH\x00R\x04diff\x121\n" +
 	"\x05phase\x18( \x01(\v2\x19.raftboard.v1.PhaseAnswerH\x00R\x05phase\x124\n" +
-	"\x06phases\x18) \x01(\v2\x1a.raftboard.v1.PhasesAnswerH\x00R\x06phasesB\b\n" +
+	"\x06phases\x18) \x01(\v2\x1a.raftboard.v1.PhasesAnswerH\x00R\x06phases\x12=\n" +
+	"\tconflicts\x18, \x01(\v2\x1d.raftboard.v1.ConflictsAnswerH\x00R\tconflicts\x124\n" +
+	"\x06detect\x18- \x01(\v2\x1a.raftboard.v1.DetectAnswerH\x00R\x06detectB\b\n" +
 	"\x06answer\"\xdf\x01\n" +
 	"\tGetAnswer\x12/\n" +
 	"\x05entry\x18\x01 \x01(\v2\x19.raftboard.board.v1.EntryR\x05entry\x12\x14\n" +
@@ -7662,7 +8031,21 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x11locked_until_t_ms\x18\x04 \x01(\x03R\x0elockedUntilTMs\x12/\n" +
 	"\x14locked_until_wall_ms\x18\x05 \x01(\x03R\x11lockedUntilWallMs\x12'\n" +
 	"\x0flock_generation\x18\x06 \x01(\x04R\x0elockGeneration\x12\x1b\n" +
-	"\tnot_ready\x18\a \x01(\bR\bnotReady\"U\n" +
+	"\tnot_ready\x18\a \x01(\bR\bnotReady\"f\n" +
+	"\x0fConflictsAnswer\x12?\n" +
+	"\tconflicts\x18\x01 \x03(\v2!.raftboard.board.v1.PhaseConflictR\tconflicts\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\xa2\x02\n" +
+	"\fDetectAnswer\x12\x1a\n" +
+	"\bconflict\x18\x01 \x01(\bR\bconflict\x12!\n" +
+	"\fversion_read\x18\x02 \x01(\x04R\vversionRead\x12'\n" +
+	"\x0fversion_current\x18\x03 \x01(\x04R\x0eversionCurrent\x12\x1f\n" +
+	"\vmodified_by\x18\x04 \x01(\tR\n" +
+	"modifiedBy\x12\x16\n" +
+	"\x06theirs\x18\x05 \x03(\tR\x06theirs\x12\x18\n" +
+	"\aoverlap\x18\x06 \x03(\tR\aoverlap\x12\x1c\n" +
+	"\tmergeable\x18\a \x01(\bR\tmergeable\x12\x1c\n" +
+	"\tsuggested\x18\b \x01(\tR\tsuggested\x12\x1b\n" +
+	"\tnot_ready\x18\t \x01(\bR\bnotReady\"U\n" +
 	"\fPhasesAnswer\x121\n" +
 	"\x06phases\x18\x01 \x03(\v2\x19.raftboard.v1.PhaseAnswerR\x06phases\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"\x8c\x01\n" +
@@ -7966,7 +8349,7 @@ func file_transport_pb_service_proto_rawDescGZIP() []byte {
 }
 
 var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
+var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
 var file_transport_pb_service_proto_goTypes = []any{
 	(Consistency)(0),           // 0: raftboard.v1.Consistency
 	(Change)(0),                // 1: raftboard.v1.Change
@@ -7990,111 +8373,116 @@ var file_transport_pb_service_proto_goTypes = []any{
 	(*WhoReadQuery)(nil),       // 19: raftboard.v1.WhoReadQuery
 	(*LoopQuery)(nil),          // 20: raftboard.v1.LoopQuery
 	(*PhaseQuery)(nil),         // 21: raftboard.v1.PhaseQuery
-	(*PhasesQuery)(nil),        // 22: raftboard.v1.PhasesQuery
-	(*ReadResponse)(nil),       // 23: raftboard.v1.ReadResponse
-	(*GetAnswer)(nil),          // 24: raftboard.v1.GetAnswer
-	(*HistoryAnswer)(nil),      // 25: raftboard.v1.HistoryAnswer
-	(*ListItem)(nil),           // 26: raftboard.v1.ListItem
-	(*ListAnswer)(nil),         // 27: raftboard.v1.ListAnswer
-	(*DumpAnswer)(nil),         // 28: raftboard.v1.DumpAnswer
-	(*LeasesAnswer)(nil),       // 29: raftboard.v1.LeasesAnswer
-	(*LeaseRow)(nil),           // 30: raftboard.v1.LeaseRow
-	(*EventsAnswer)(nil),       // 31: raftboard.v1.EventsAnswer
-	(*DescribeAnswer)(nil),     // 32: raftboard.v1.DescribeAnswer
-	(*StatsAnswer)(nil),        // 33: raftboard.v1.StatsAnswer
-	(*SpaceStats)(nil),         // 34: raftboard.v1.SpaceStats
-	(*DiffItem)(nil),           // 35: raftboard.v1.DiffItem
-	(*DiffAnswer)(nil),         // 36: raftboard.v1.DiffAnswer
-	(*BoardsAnswer)(nil),       // 37: raftboard.v1.BoardsAnswer
-	(*BoardRow)(nil),           // 38: raftboard.v1.BoardRow
-	(*ViewAnswer)(nil),         // 39: raftboard.v1.ViewAnswer
-	(*ContentAnswer)(nil),      // 40: raftboard.v1.ContentAnswer
-	(*TraceAnswer)(nil),        // 41: raftboard.v1.TraceAnswer
-	(*TraceRow)(nil),           // 42: raftboard.v1.TraceRow
-	(*PhaseAnswer)(nil),        // 43: raftboard.v1.PhaseAnswer
-	(*PhasesAnswer)(nil),       // 44: raftboard.v1.PhasesAnswer
-	(*WhoReadAnswer)(nil),      // 45: raftboard.v1.WhoReadAnswer
-	(*ReaderRow)(nil),          // 46: raftboard.v1.ReaderRow
-	(*LoopAnswer)(nil),         // 47: raftboard.v1.LoopAnswer
-	(*SessionRequest)(nil),     // 48: raftboard.v1.SessionRequest
-	(*Cancel)(nil),             // 49: raftboard.v1.Cancel
-	(*SessionResponse)(nil),    // 50: raftboard.v1.SessionResponse
-	(*Goodbye)(nil),            // 51: raftboard.v1.Goodbye
-	(*WatchRequest)(nil),       // 52: raftboard.v1.WatchRequest
-	(*WatchResponse)(nil),      // 53: raftboard.v1.WatchResponse
-	(*WatchOpened)(nil),        // 54: raftboard.v1.WatchOpened
-	(*SnapshotEnd)(nil),        // 55: raftboard.v1.SnapshotEnd
-	(*WatchEvents)(nil),        // 56: raftboard.v1.WatchEvents
-	(*WatchEvent)(nil),         // 57: raftboard.v1.WatchEvent
-	(*Bookmark)(nil),           // 58: raftboard.v1.Bookmark
-	(*ExportRequest)(nil),      // 59: raftboard.v1.ExportRequest
-	(*ExportResponse)(nil),     // 60: raftboard.v1.ExportResponse
-	(*ExportHeader)(nil),       // 61: raftboard.v1.ExportHeader
-	(*ExportRecords)(nil),      // 62: raftboard.v1.ExportRecords
-	(*ExportEnd)(nil),          // 63: raftboard.v1.ExportEnd
-	(*StatusRequest)(nil),      // 64: raftboard.v1.StatusRequest
-	(*StatusResponse)(nil),     // 65: raftboard.v1.StatusResponse
-	(*NodeState)(nil),          // 66: raftboard.v1.NodeState
-	(*NodesRequest)(nil),       // 67: raftboard.v1.NodesRequest
-	(*NodesResponse)(nil),      // 68: raftboard.v1.NodesResponse
-	(*AddRequest)(nil),         // 69: raftboard.v1.AddRequest
-	(*AddResponse)(nil),        // 70: raftboard.v1.AddResponse
-	(*RemoveRequest)(nil),      // 71: raftboard.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 72: raftboard.v1.RemoveResponse
-	(*PromoteRequest)(nil),     // 73: raftboard.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 74: raftboard.v1.PromoteResponse
-	(*DemoteRequest)(nil),      // 75: raftboard.v1.DemoteRequest
-	(*DemoteResponse)(nil),     // 76: raftboard.v1.DemoteResponse
-	(*StepDownRequest)(nil),    // 77: raftboard.v1.StepDownRequest
-	(*StepDownResponse)(nil),   // 78: raftboard.v1.StepDownResponse
-	(*SettingsRequest)(nil),    // 79: raftboard.v1.SettingsRequest
-	(*SettingsResponse)(nil),   // 80: raftboard.v1.SettingsResponse
-	(*SnapshotRequest)(nil),    // 81: raftboard.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),      // 82: raftboard.v1.SnapshotChunk
-	(*MembersRequest)(nil),     // 83: raftboard.v1.MembersRequest
-	(*MembersResponse)(nil),    // 84: raftboard.v1.MembersResponse
-	(*Timing)(nil),             // 85: raftboard.v1.Timing
-	(*HelloRequest)(nil),       // 86: raftboard.v1.HelloRequest
-	(*HelloResponse)(nil),      // 87: raftboard.v1.HelloResponse
-	(*IntentRequest)(nil),      // 88: raftboard.v1.IntentRequest
-	(*IntentResponse)(nil),     // 89: raftboard.v1.IntentResponse
-	(*JoinRequest)(nil),        // 90: raftboard.v1.JoinRequest
-	(*JoinResponse)(nil),       // 91: raftboard.v1.JoinResponse
-	(*ForwardRequest)(nil),     // 92: raftboard.v1.ForwardRequest
-	(*ForwardResponse)(nil),    // 93: raftboard.v1.ForwardResponse
-	(*FenceRequest)(nil),       // 94: raftboard.v1.FenceRequest
-	(*FenceResponse)(nil),      // 95: raftboard.v1.FenceResponse
-	(*DigestRequest)(nil),      // 96: raftboard.v1.DigestRequest
-	(*DigestResponse)(nil),     // 97: raftboard.v1.DigestResponse
-	(*NodeStatusRequest)(nil),  // 98: raftboard.v1.NodeStatusRequest
-	(*NodeStatusResponse)(nil), // 99: raftboard.v1.NodeStatusResponse
-	(*pb.Command)(nil),         // 100: raftboard.board.v1.Command
-	(*pb.Result)(nil),          // 101: raftboard.board.v1.Result
-	(pb.LeaseState)(0),         // 102: raftboard.board.v1.LeaseState
-	(pb.Kind)(0),               // 103: raftboard.board.v1.Kind
-	(*pb.Ended)(nil),           // 104: raftboard.board.v1.Ended
-	(*pb.Entry)(nil),           // 105: raftboard.board.v1.Entry
-	(*pb.Lease)(nil),           // 106: raftboard.board.v1.Lease
-	(pb.Mode)(0),               // 107: raftboard.board.v1.Mode
-	(*pb.Mark)(nil),            // 108: raftboard.board.v1.Mark
-	(*pb.Event)(nil),           // 109: raftboard.board.v1.Event
-	(*pb.BoardHead)(nil),       // 110: raftboard.board.v1.BoardHead
-	(*pb.NamespaceCounts)(nil), // 111: raftboard.board.v1.NamespaceCounts
-	(*pb.Counters)(nil),        // 112: raftboard.board.v1.Counters
-	(*pb.ReadPair)(nil),        // 113: raftboard.board.v1.ReadPair
-	(*pb.Usage)(nil),           // 114: raftboard.board.v1.Usage
-	(*pb.ClusterRecord)(nil),   // 115: raftboard.board.v1.ClusterRecord
-	(*pb.Invalidation)(nil),    // 116: raftboard.board.v1.Invalidation
-	(*pb.Phase)(nil),           // 117: raftboard.board.v1.Phase
-	(*pb.PhaseData)(nil),       // 118: raftboard.board.v1.PhaseData
-	(*pb.Reader)(nil),          // 119: raftboard.board.v1.Reader
-	(*pb.Loop)(nil),            // 120: raftboard.board.v1.Loop
-	(*pb.SnapshotRecord)(nil),  // 121: raftboard.board.v1.SnapshotRecord
-	(*pb.Node)(nil),            // 122: raftboard.board.v1.Node
+	(*ConflictsQuery)(nil),     // 22: raftboard.v1.ConflictsQuery
+	(*DetectQuery)(nil),        // 23: raftboard.v1.DetectQuery
+	(*PhasesQuery)(nil),        // 24: raftboard.v1.PhasesQuery
+	(*ReadResponse)(nil),       // 25: raftboard.v1.ReadResponse
+	(*GetAnswer)(nil),          // 26: raftboard.v1.GetAnswer
+	(*HistoryAnswer)(nil),      // 27: raftboard.v1.HistoryAnswer
+	(*ListItem)(nil),           // 28: raftboard.v1.ListItem
+	(*ListAnswer)(nil),         // 29: raftboard.v1.ListAnswer
+	(*DumpAnswer)(nil),         // 30: raftboard.v1.DumpAnswer
+	(*LeasesAnswer)(nil),       // 31: raftboard.v1.LeasesAnswer
+	(*LeaseRow)(nil),           // 32: raftboard.v1.LeaseRow
+	(*EventsAnswer)(nil),       // 33: raftboard.v1.EventsAnswer
+	(*DescribeAnswer)(nil),     // 34: raftboard.v1.DescribeAnswer
+	(*StatsAnswer)(nil),        // 35: raftboard.v1.StatsAnswer
+	(*SpaceStats)(nil),         // 36: raftboard.v1.SpaceStats
+	(*DiffItem)(nil),           // 37: raftboard.v1.DiffItem
+	(*DiffAnswer)(nil),         // 38: raftboard.v1.DiffAnswer
+	(*BoardsAnswer)(nil),       // 39: raftboard.v1.BoardsAnswer
+	(*BoardRow)(nil),           // 40: raftboard.v1.BoardRow
+	(*ViewAnswer)(nil),         // 41: raftboard.v1.ViewAnswer
+	(*ContentAnswer)(nil),      // 42: raftboard.v1.ContentAnswer
+	(*TraceAnswer)(nil),        // 43: raftboard.v1.TraceAnswer
+	(*TraceRow)(nil),           // 44: raftboard.v1.TraceRow
+	(*PhaseAnswer)(nil),        // 45: raftboard.v1.PhaseAnswer
+	(*ConflictsAnswer)(nil),    // 46: raftboard.v1.ConflictsAnswer
+	(*DetectAnswer)(nil),       // 47: raftboard.v1.DetectAnswer
+	(*PhasesAnswer)(nil),       // 48: raftboard.v1.PhasesAnswer
+	(*WhoReadAnswer)(nil),      // 49: raftboard.v1.WhoReadAnswer
+	(*ReaderRow)(nil),          // 50: raftboard.v1.ReaderRow
+	(*LoopAnswer)(nil),         // 51: raftboard.v1.LoopAnswer
+	(*SessionRequest)(nil),     // 52: raftboard.v1.SessionRequest
+	(*Cancel)(nil),             // 53: raftboard.v1.Cancel
+	(*SessionResponse)(nil),    // 54: raftboard.v1.SessionResponse
+	(*Goodbye)(nil),            // 55: raftboard.v1.Goodbye
+	(*WatchRequest)(nil),       // 56: raftboard.v1.WatchRequest
+	(*WatchResponse)(nil),      // 57: raftboard.v1.WatchResponse
+	(*WatchOpened)(nil),        // 58: raftboard.v1.WatchOpened
+	(*SnapshotEnd)(nil),        // 59: raftboard.v1.SnapshotEnd
+	(*WatchEvents)(nil),        // 60: raftboard.v1.WatchEvents
+	(*WatchEvent)(nil),         // 61: raftboard.v1.WatchEvent
+	(*Bookmark)(nil),           // 62: raftboard.v1.Bookmark
+	(*ExportRequest)(nil),      // 63: raftboard.v1.ExportRequest
+	(*ExportResponse)(nil),     // 64: raftboard.v1.ExportResponse
+	(*ExportHeader)(nil),       // 65: raftboard.v1.ExportHeader
+	(*ExportRecords)(nil),      // 66: raftboard.v1.ExportRecords
+	(*ExportEnd)(nil),          // 67: raftboard.v1.ExportEnd
+	(*StatusRequest)(nil),      // 68: raftboard.v1.StatusRequest
+	(*StatusResponse)(nil),     // 69: raftboard.v1.StatusResponse
+	(*NodeState)(nil),          // 70: raftboard.v1.NodeState
+	(*NodesRequest)(nil),       // 71: raftboard.v1.NodesRequest
+	(*NodesResponse)(nil),      // 72: raftboard.v1.NodesResponse
+	(*AddRequest)(nil),         // 73: raftboard.v1.AddRequest
+	(*AddResponse)(nil),        // 74: raftboard.v1.AddResponse
+	(*RemoveRequest)(nil),      // 75: raftboard.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 76: raftboard.v1.RemoveResponse
+	(*PromoteRequest)(nil),     // 77: raftboard.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 78: raftboard.v1.PromoteResponse
+	(*DemoteRequest)(nil),      // 79: raftboard.v1.DemoteRequest
+	(*DemoteResponse)(nil),     // 80: raftboard.v1.DemoteResponse
+	(*StepDownRequest)(nil),    // 81: raftboard.v1.StepDownRequest
+	(*StepDownResponse)(nil),   // 82: raftboard.v1.StepDownResponse
+	(*SettingsRequest)(nil),    // 83: raftboard.v1.SettingsRequest
+	(*SettingsResponse)(nil),   // 84: raftboard.v1.SettingsResponse
+	(*SnapshotRequest)(nil),    // 85: raftboard.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),      // 86: raftboard.v1.SnapshotChunk
+	(*MembersRequest)(nil),     // 87: raftboard.v1.MembersRequest
+	(*MembersResponse)(nil),    // 88: raftboard.v1.MembersResponse
+	(*Timing)(nil),             // 89: raftboard.v1.Timing
+	(*HelloRequest)(nil),       // 90: raftboard.v1.HelloRequest
+	(*HelloResponse)(nil),      // 91: raftboard.v1.HelloResponse
+	(*IntentRequest)(nil),      // 92: raftboard.v1.IntentRequest
+	(*IntentResponse)(nil),     // 93: raftboard.v1.IntentResponse
+	(*JoinRequest)(nil),        // 94: raftboard.v1.JoinRequest
+	(*JoinResponse)(nil),       // 95: raftboard.v1.JoinResponse
+	(*ForwardRequest)(nil),     // 96: raftboard.v1.ForwardRequest
+	(*ForwardResponse)(nil),    // 97: raftboard.v1.ForwardResponse
+	(*FenceRequest)(nil),       // 98: raftboard.v1.FenceRequest
+	(*FenceResponse)(nil),      // 99: raftboard.v1.FenceResponse
+	(*DigestRequest)(nil),      // 100: raftboard.v1.DigestRequest
+	(*DigestResponse)(nil),     // 101: raftboard.v1.DigestResponse
+	(*NodeStatusRequest)(nil),  // 102: raftboard.v1.NodeStatusRequest
+	(*NodeStatusResponse)(nil), // 103: raftboard.v1.NodeStatusResponse
+	(*pb.Command)(nil),         // 104: raftboard.board.v1.Command
+	(*pb.Result)(nil),          // 105: raftboard.board.v1.Result
+	(pb.LeaseState)(0),         // 106: raftboard.board.v1.LeaseState
+	(pb.Kind)(0),               // 107: raftboard.board.v1.Kind
+	(*pb.Ended)(nil),           // 108: raftboard.board.v1.Ended
+	(*pb.Entry)(nil),           // 109: raftboard.board.v1.Entry
+	(*pb.Lease)(nil),           // 110: raftboard.board.v1.Lease
+	(pb.Mode)(0),               // 111: raftboard.board.v1.Mode
+	(*pb.Mark)(nil),            // 112: raftboard.board.v1.Mark
+	(*pb.Event)(nil),           // 113: raftboard.board.v1.Event
+	(*pb.BoardHead)(nil),       // 114: raftboard.board.v1.BoardHead
+	(*pb.NamespaceCounts)(nil), // 115: raftboard.board.v1.NamespaceCounts
+	(*pb.Counters)(nil),        // 116: raftboard.board.v1.Counters
+	(*pb.ReadPair)(nil),        // 117: raftboard.board.v1.ReadPair
+	(*pb.Usage)(nil),           // 118: raftboard.board.v1.Usage
+	(*pb.ClusterRecord)(nil),   // 119: raftboard.board.v1.ClusterRecord
+	(*pb.Invalidation)(nil),    // 120: raftboard.board.v1.Invalidation
+	(*pb.Phase)(nil),           // 121: raftboard.board.v1.Phase
+	(*pb.PhaseData)(nil),       // 122: raftboard.board.v1.PhaseData
+	(*pb.PhaseConflict)(nil),   // 123: raftboard.board.v1.PhaseConflict
+	(*pb.Reader)(nil),          // 124: raftboard.board.v1.Reader
+	(*pb.Loop)(nil),            // 125: raftboard.board.v1.Loop
+	(*pb.SnapshotRecord)(nil),  // 126: raftboard.board.v1.SnapshotRecord
+	(*pb.Node)(nil),            // 127: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
-	100, // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
-	101, // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
+	104, // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
+	105, // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
 	2,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
 	0,   // 3: raftboard.v1.ReadRequest.consistency:type_name -> raftboard.v1.Consistency
 	6,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
@@ -8113,163 +8501,168 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	19,  // 17: raftboard.v1.ReadRequest.who_read:type_name -> raftboard.v1.WhoReadQuery
 	18,  // 18: raftboard.v1.ReadRequest.diff:type_name -> raftboard.v1.DiffQuery
 	21,  // 19: raftboard.v1.ReadRequest.phase:type_name -> raftboard.v1.PhaseQuery
-	22,  // 20: raftboard.v1.ReadRequest.phases:type_name -> raftboard.v1.PhasesQuery
-	102, // 21: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
-	103, // 22: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
-	101, // 23: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
-	2,   // 24: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
-	104, // 25: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
-	24,  // 26: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
-	25,  // 27: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
-	27,  // 28: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
-	28,  // 29: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
-	29,  // 30: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
-	31,  // 31: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
-	32,  // 32: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
-	33,  // 33: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
-	37,  // 34: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
-	47,  // 35: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
-	39,  // 36: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
-	41,  // 37: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
-	40,  // 38: raftboard.v1.ReadResponse.content:type_name -> raftboard.v1.ContentAnswer
-	45,  // 39: raftboard.v1.ReadResponse.who_read:type_name -> raftboard.v1.WhoReadAnswer
-	36,  // 40: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
-	43,  // 41: raftboard.v1.ReadResponse.phase:type_name -> raftboard.v1.PhaseAnswer
-	44,  // 42: raftboard.v1.ReadResponse.phases:type_name -> raftboard.v1.PhasesAnswer
-	105, // 43: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
-	106, // 44: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
-	107, // 45: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
-	108, // 46: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
-	105, // 47: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
-	108, // 48: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
-	26,  // 49: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
-	105, // 50: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
-	106, // 51: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
-	108, // 52: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
-	30,  // 53: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
-	106, // 54: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
-	109, // 55: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
-	110, // 56: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
-	111, // 57: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	112, // 58: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
-	111, // 59: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
-	109, // 60: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
-	113, // 61: raftboard.v1.StatsAnswer.read_pairs:type_name -> raftboard.board.v1.ReadPair
-	34,  // 62: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
-	114, // 63: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
-	1,   // 64: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
-	105, // 65: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
-	105, // 66: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
-	35,  // 67: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
-	38,  // 68: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	115, // 69: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	108, // 70: raftboard.v1.ContentAnswer.marks:type_name -> raftboard.board.v1.Mark
-	105, // 71: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
-	108, // 72: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
-	42,  // 73: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
-	46,  // 74: raftboard.v1.TraceAnswer.readers:type_name -> raftboard.v1.ReaderRow
-	105, // 75: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
-	116, // 76: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
-	117, // 77: raftboard.v1.PhaseAnswer.phase:type_name -> raftboard.board.v1.Phase
-	118, // 78: raftboard.v1.PhaseAnswer.data:type_name -> raftboard.board.v1.PhaseData
-	43,  // 79: raftboard.v1.PhasesAnswer.phases:type_name -> raftboard.v1.PhaseAnswer
-	46,  // 80: raftboard.v1.WhoReadAnswer.readers:type_name -> raftboard.v1.ReaderRow
-	119, // 81: raftboard.v1.ReaderRow.reader:type_name -> raftboard.board.v1.Reader
-	120, // 82: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	106, // 83: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
-	3,   // 84: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
-	5,   // 85: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
-	49,  // 86: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
-	4,   // 87: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
-	23,  // 88: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
-	51,  // 89: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
-	2,   // 90: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	103, // 91: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
-	54,  // 92: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	105, // 93: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
-	55,  // 94: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
-	56,  // 95: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
-	58,  // 96: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	101, // 97: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
-	57,  // 98: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	109, // 99: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	105, // 100: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	61,  // 101: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
-	62,  // 102: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
-	63,  // 103: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
-	121, // 104: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
-	115, // 105: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	66,  // 106: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 107: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
-	38,  // 108: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
-	66,  // 109: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 110: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	2,   // 111: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
-	122, // 112: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
-	122, // 113: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	85,  // 114: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	122, // 115: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	2,   // 116: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	122, // 117: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	85,  // 118: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	122, // 119: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	122, // 120: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	85,  // 121: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	122, // 122: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	100, // 123: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	101, // 124: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	2,   // 125: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	101, // 126: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	66,  // 127: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	48,  // 128: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	3,   // 129: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	5,   // 130: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	52,  // 131: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	59,  // 132: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
-	64,  // 133: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	67,  // 134: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	69,  // 135: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	71,  // 136: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	73,  // 137: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	75,  // 138: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	77,  // 139: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	79,  // 140: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	81,  // 141: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	83,  // 142: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
-	86,  // 143: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	88,  // 144: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	90,  // 145: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	92,  // 146: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	94,  // 147: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	96,  // 148: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	98,  // 149: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	50,  // 150: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	4,   // 151: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	23,  // 152: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	53,  // 153: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	60,  // 154: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
-	65,  // 155: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	68,  // 156: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	70,  // 157: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	72,  // 158: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	74,  // 159: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	76,  // 160: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	78,  // 161: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	80,  // 162: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	82,  // 163: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	84,  // 164: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
-	87,  // 165: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	89,  // 166: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	91,  // 167: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	93,  // 168: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	95,  // 169: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	97,  // 170: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	99,  // 171: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	150, // [150:172] is the sub-list for method output_type
-	128, // [128:150] is the sub-list for method input_type
-	128, // [128:128] is the sub-list for extension type_name
-	128, // [128:128] is the sub-list for extension extendee
-	0,   // [0:128] is the sub-list for field type_name
+	24,  // 20: raftboard.v1.ReadRequest.phases:type_name -> raftboard.v1.PhasesQuery
+	22,  // 21: raftboard.v1.ReadRequest.conflicts:type_name -> raftboard.v1.ConflictsQuery
+	23,  // 22: raftboard.v1.ReadRequest.detect:type_name -> raftboard.v1.DetectQuery
+	106, // 23: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
+	107, // 24: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
+	105, // 25: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
+	2,   // 26: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
+	108, // 27: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
+	26,  // 28: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
+	27,  // 29: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
+	29,  // 30: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
+	30,  // 31: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
+	31,  // 32: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
+	33,  // 33: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
+	34,  // 34: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
+	35,  // 35: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
+	39,  // 36: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
+	51,  // 37: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
+	41,  // 38: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
+	43,  // 39: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
+	42,  // 40: raftboard.v1.ReadResponse.content:type_name -> raftboard.v1.ContentAnswer
+	49,  // 41: raftboard.v1.ReadResponse.who_read:type_name -> raftboard.v1.WhoReadAnswer
+	38,  // 42: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
+	45,  // 43: raftboard.v1.ReadResponse.phase:type_name -> raftboard.v1.PhaseAnswer
+	48,  // 44: raftboard.v1.ReadResponse.phases:type_name -> raftboard.v1.PhasesAnswer
+	46,  // 45: raftboard.v1.ReadResponse.conflicts:type_name -> raftboard.v1.ConflictsAnswer
+	47,  // 46: raftboard.v1.ReadResponse.detect:type_name -> raftboard.v1.DetectAnswer
+	109, // 47: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
+	110, // 48: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
+	111, // 49: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
+	112, // 50: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
+	109, // 51: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
+	112, // 52: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
+	28,  // 53: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
+	109, // 54: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
+	110, // 55: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
+	112, // 56: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
+	32,  // 57: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
+	110, // 58: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
+	113, // 59: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
+	114, // 60: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
+	115, // 61: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	116, // 62: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
+	115, // 63: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
+	113, // 64: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
+	117, // 65: raftboard.v1.StatsAnswer.read_pairs:type_name -> raftboard.board.v1.ReadPair
+	36,  // 66: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
+	118, // 67: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
+	1,   // 68: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
+	109, // 69: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
+	109, // 70: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
+	37,  // 71: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
+	40,  // 72: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
+	119, // 73: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	112, // 74: raftboard.v1.ContentAnswer.marks:type_name -> raftboard.board.v1.Mark
+	109, // 75: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
+	112, // 76: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
+	44,  // 77: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
+	50,  // 78: raftboard.v1.TraceAnswer.readers:type_name -> raftboard.v1.ReaderRow
+	109, // 79: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
+	120, // 80: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
+	121, // 81: raftboard.v1.PhaseAnswer.phase:type_name -> raftboard.board.v1.Phase
+	122, // 82: raftboard.v1.PhaseAnswer.data:type_name -> raftboard.board.v1.PhaseData
+	123, // 83: raftboard.v1.ConflictsAnswer.conflicts:type_name -> raftboard.board.v1.PhaseConflict
+	45,  // 84: raftboard.v1.PhasesAnswer.phases:type_name -> raftboard.v1.PhaseAnswer
+	50,  // 85: raftboard.v1.WhoReadAnswer.readers:type_name -> raftboard.v1.ReaderRow
+	124, // 86: raftboard.v1.ReaderRow.reader:type_name -> raftboard.board.v1.Reader
+	125, // 87: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	110, // 88: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	3,   // 89: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
+	5,   // 90: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
+	53,  // 91: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
+	4,   // 92: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
+	25,  // 93: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
+	55,  // 94: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
+	2,   // 95: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
+	107, // 96: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	58,  // 97: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
+	109, // 98: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	59,  // 99: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
+	60,  // 100: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
+	62,  // 101: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
+	105, // 102: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	61,  // 103: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
+	113, // 104: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	109, // 105: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	65,  // 106: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
+	66,  // 107: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
+	67,  // 108: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
+	126, // 109: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
+	119, // 110: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	70,  // 111: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 112: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
+	40,  // 113: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
+	70,  // 114: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 115: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
+	2,   // 116: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	127, // 117: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	127, // 118: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	89,  // 119: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	127, // 120: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	2,   // 121: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	127, // 122: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	89,  // 123: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	127, // 124: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	127, // 125: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	89,  // 126: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	127, // 127: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	104, // 128: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	105, // 129: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	2,   // 130: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	105, // 131: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	70,  // 132: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	52,  // 133: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	3,   // 134: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	5,   // 135: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	56,  // 136: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	63,  // 137: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
+	68,  // 138: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	71,  // 139: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	73,  // 140: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	75,  // 141: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	77,  // 142: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	79,  // 143: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	81,  // 144: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	83,  // 145: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	85,  // 146: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	87,  // 147: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	90,  // 148: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	92,  // 149: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	94,  // 150: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	96,  // 151: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	98,  // 152: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	100, // 153: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	102, // 154: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	54,  // 155: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	4,   // 156: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	25,  // 157: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	57,  // 158: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	64,  // 159: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
+	69,  // 160: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	72,  // 161: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	74,  // 162: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	76,  // 163: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	78,  // 164: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	80,  // 165: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	82,  // 166: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	84,  // 167: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	86,  // 168: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	88,  // 169: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	91,  // 170: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	93,  // 171: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	95,  // 172: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	97,  // 173: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	99,  // 174: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	101, // 175: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	103, // 176: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	155, // [155:177] is the sub-list for method output_type
+	133, // [133:155] is the sub-list for method input_type
+	133, // [133:133] is the sub-list for extension type_name
+	133, // [133:133] is the sub-list for extension extendee
+	0,   // [0:133] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
@@ -8295,9 +8688,11 @@ func file_transport_pb_service_proto_init() {
 		(*ReadRequest_Diff)(nil),
 		(*ReadRequest_Phase)(nil),
 		(*ReadRequest_Phases)(nil),
+		(*ReadRequest_Conflicts)(nil),
+		(*ReadRequest_Detect)(nil),
 	}
 	file_transport_pb_service_proto_msgTypes[6].OneofWrappers = []any{}
-	file_transport_pb_service_proto_msgTypes[21].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[23].OneofWrappers = []any{
 		(*ReadResponse_Get)(nil),
 		(*ReadResponse_History)(nil),
 		(*ReadResponse_List)(nil),
@@ -8315,23 +8710,25 @@ func file_transport_pb_service_proto_init() {
 		(*ReadResponse_Diff)(nil),
 		(*ReadResponse_Phase)(nil),
 		(*ReadResponse_Phases)(nil),
+		(*ReadResponse_Conflicts)(nil),
+		(*ReadResponse_Detect)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[46].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[50].OneofWrappers = []any{
 		(*SessionRequest_Apply)(nil),
 		(*SessionRequest_Read)(nil),
 		(*SessionRequest_Cancel)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[48].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[52].OneofWrappers = []any{
 		(*SessionResponse_Applied)(nil),
 		(*SessionResponse_Read)(nil),
 		(*SessionResponse_Goodbye)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[50].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[54].OneofWrappers = []any{
 		(*WatchRequest_FromRev)(nil),
 		(*WatchRequest_Snapshot)(nil),
 		(*WatchRequest_Now)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[51].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[55].OneofWrappers = []any{
 		(*WatchResponse_Opened)(nil),
 		(*WatchResponse_Entry)(nil),
 		(*WatchResponse_SnapshotEnd)(nil),
@@ -8339,19 +8736,19 @@ func file_transport_pb_service_proto_init() {
 		(*WatchResponse_Bookmark)(nil),
 		(*WatchResponse_Cut)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[58].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[62].OneofWrappers = []any{
 		(*ExportResponse_Header)(nil),
 		(*ExportResponse_Records)(nil),
 		(*ExportResponse_End)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[77].OneofWrappers = []any{}
+	file_transport_pb_service_proto_msgTypes[81].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_pb_service_proto_rawDesc), len(file_transport_pb_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   98,
+			NumMessages:   102,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
