@@ -100,7 +100,7 @@ func lines() map[string]string {
 		"phase write": "phase write p {} --read 0", "phase complete": "phase complete p", "phase reopen": "phase reopen p",
 		"phase detect": "phase detect p", "phase resolve": "phase resolve p {} --read 0 --strategy local", "phase conflicts": "phase conflicts",
 		"phase settle": "phase settle c-1 --keep",
-		"run": "run --claim claims/a -- true", "status": "status",
+		"run":          "run --claim claims/a -- true", "status": "status",
 		"board create": "board create x", "board list": "board list", "board describe": "board describe", "board settings": "board settings",
 		"board compact": "board compact --before 1 --yes", "board delete": "board delete x --yes",
 		"board fork": "board fork x y", "board close": "board close x --to x.jsonl --yes", "board snapshot": "board snapshot x --to x.jsonl",
