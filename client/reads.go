@@ -110,6 +110,14 @@ func (b *Board) Stats(ctx context.Context, opts ReadOptions) (*wirepb.StatsAnswe
 	return resp.GetStats(), at, err
 }
 
+// Why reads how a key, or a phase ("phase:" and its id), stands: who holds it and since when, what
+// it waits for and what waits for it, what is wrong with it, and for each of these the command
+// that ends it. A key that was never written is explained too.
+func (b *Board) Why(ctx context.Context, key string, opts ReadOptions) (*wirepb.WhyAnswer, Read, error) {
+	resp, at, err := b.read(ctx, opts, &wirepb.ReadRequest{Query: &wirepb.ReadRequest_Why{Why: &wirepb.WhyQuery{Key: key}}})
+	return resp.GetWhy(), at, err
+}
+
 // Trace reads where a record comes from and what was built on it: what it cites, then what
 // cites it, both through others too, each nearest first; limit 0 is 200, the most. The answer's
 // Next, given as after, continues. What is no longer kept is ErrCompacted.

@@ -9,6 +9,7 @@ import (
 
 	"raftboard/fsm/board"
 	boardpb "raftboard/fsm/pb"
+	"raftboard/fsm/phase"
 	"raftboard/fsm/state"
 	"raftboard/jepsen/planted"
 	"raftboard/node"
@@ -194,6 +195,8 @@ func query(b *state.Board, actor *boardpb.Actor, request *wirepb.ReadRequest, an
 		return detect(b, actor, q.Detect, answer)
 	case *wirepb.ReadRequest_Phases:
 		listPhases(b, q.Phases, answer)
+	case *wirepb.ReadRequest_Why:
+		return why(b, q.Why, answer)
 	case *wirepb.ReadRequest_WhoRead:
 		return whoRead(b, q.WhoRead, answer)
 	case *wirepb.ReadRequest_LoopStatus:
@@ -282,6 +285,26 @@ func trace(b *state.Board, q *wirepb.TraceQuery, answer *wirepb.ReadResponse) *b
 	_, readers, _, _ := board.WhoRead(b, state.EntryRef(entry))
 	out.Readers = readerRows(readers)
 	answer.Answer = &wirepb.ReadResponse_Trace{Trace: out}
+	return nil
+}
+
+func why(b *state.Board, q *wirepb.WhyQuery, answer *wirepb.ReadResponse) *boardpb.Result {
+	explain := board.Why
+	what, isPhase := state.PhaseOf(q.Key)
+	if isPhase {
+		explain = phase.Why
+	} else {
+		what = q.Key
+	}
+	rows, refused := explain(b, what)
+	if refused != nil {
+		return board.Explain(refused)
+	}
+	out := &wirepb.WhyAnswer{}
+	for _, r := range rows {
+		out.Rows = append(out.Rows, &wirepb.WhyRow{What: r.What, Who: r.Who, About: r.About, SinceWallMs: r.Since, EndsInMs: r.EndsIn, Command: r.Command})
+	}
+	answer.Answer = &wirepb.ReadResponse_Why{Why: out}
 	return nil
 }
 

@@ -91,7 +91,7 @@ func lines() map[string]string {
 	return map[string]string{
 		"get": "get facts/a", "diff": "diff", "set": "set draft 1", "append": "append facts/a 1", "delete": "delete draft", "history": "history draft",
 		"list": "list", "txn": "txn -", "post": "post claims/a 1", "watch": "watch", "dump": "dump", "view": "view --subscribe facts/*", "agent-prompt": "agent-prompt", "tool": "tool bb_list {}",
-		"trace": "trace facts/a", "who-read": "who-read facts/a", "invalidate": "invalidate facts/a", "stats": "stats", "schema": "schema",
+		"trace": "trace facts/a", "who-read": "who-read facts/a", "why": "why facts/a", "invalidate": "invalidate facts/a", "stats": "stats", "schema": "schema",
 		"claim": "claim claims/a", "heartbeat": "heartbeat claims/a --gen 1", "release": "release claims/a --gen 1",
 		"complete": "complete claims/a --gen 1", "fail": "fail claims/a --gen 1", "claims": "claims", "reopen": "reopen claims/a", "unpark": "unpark claims/a",
 		"loop open": "loop open", "loop close": "loop close l-1", "loop keepalive": "loop keepalive l-1",

@@ -15,7 +15,7 @@ import (
 // provenanceCommands are the verbs about where records come from, and what to do when one
 // turns out wrong.
 func (a *app) provenanceCommands() []*cobra.Command {
-	return []*cobra.Command{a.traceCommand(), a.invalidateCommand(), a.whoReadCommand()}
+	return []*cobra.Command{a.traceCommand(), a.invalidateCommand(), a.whoReadCommand(), a.whyCommand()}
 }
 
 // citeFlag is of the writes that store a record.
@@ -225,4 +225,39 @@ func marksByRef(marks []*boardpb.Mark) map[string]*boardpb.Mark {
 
 func markOf(marks map[string]*boardpb.Mark, e *boardpb.Entry) *boardpb.Mark {
 	return marks[fmt.Sprintf("kv:%s@%d", e.GetKey(), e.GetVersion())]
+}
+
+func (a *app) whyCommand() *cobra.Command {
+	c := leaf(verb{use: "why KEY", short: "Who holds it, what it waits for, what waits for it, since when, and what ends that",
+		long:     "KEY is a key, or phase:ID. Each row that hinders somebody has the command that ends it; who may run it, its help says.",
+		examples: [2]string{`raftboard why claims/build`, `raftboard why phase:research -o json | jq -r '.rows[].command'`},
+		args:     cobra.ExactArgs(1),
+		run: func(ctx context.Context, args []string) error {
+			defer a.close()
+			b, err := a.board(ctx)
+			if err != nil {
+				return err
+			}
+			answer, read, err := b.Why(ctx, args[0], a.reading())
+			if err != nil {
+				return refused(err)
+			}
+			view := render.View{Lines: []render.Object{}, Names: []string{args[0]},
+				Table: &render.Table{Columns: render.Cols("WHAT", "WHO", "ABOUT", "SINCE", "ENDS IN", "COMMAND")}}
+			for _, r := range answer.GetRows() {
+				o := render.Obj("what", r.GetWhat(), "who", r.GetWho(), "about", r.GetAbout(), "since", render.Time(r.GetSinceWallMs()))
+				o.AddSet("ends_in_ms", r.GetEndsInMs())
+				o.AddSet("command", r.GetCommand())
+				view.Lines = append(view.Lines, o)
+				ends := ""
+				if r.GetEndsInMs() > 0 {
+					ends = render.Duration(r.GetEndsInMs())
+				}
+				view.Table.Row(r.GetWhat(), r.GetWho(), r.GetAbout(), render.Time(r.GetSinceWallMs()), ends, r.GetCommand())
+			}
+			view.Object = render.Obj("rev", read.Rev, "key", args[0], "rows", view.Lines)
+			return a.out.Print(view)
+		}})
+	c.ValidArgsFunction = a.completeKeys
+	return c
 }

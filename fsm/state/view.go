@@ -239,6 +239,12 @@ func (b *Board) Loop(id string) *boardpb.Loop {
 	return l
 }
 
+// ConflictCount is who met conflicts on a key, or nil.
+func (b *Board) ConflictCount(key string) *boardpb.ConflictCount {
+	c, _ := b.conflicts.get(key, b.at)
+	return c
+}
+
 func (b *Board) Loops(each func(id string, l *boardpb.Loop) bool) { b.loops.ascend("", b.at, each) }
 
 // OldestRev is the oldest rev a reader of changes may still start at.

@@ -327,6 +327,7 @@ type ReadRequest struct {
 	//	*ReadRequest_Trace
 	//	*ReadRequest_Content
 	//	*ReadRequest_WhoRead
+	//	*ReadRequest_Why
 	//	*ReadRequest_Diff
 	//	*ReadRequest_Phase
 	//	*ReadRequest_Phases
@@ -549,6 +550,15 @@ func (x *ReadRequest) GetWhoRead() *WhoReadQuery {
 	return nil
 }
 
+func (x *ReadRequest) GetWhy() *WhyQuery {
+	if x != nil {
+		if x, ok := x.Query.(*ReadRequest_Why); ok {
+			return x.Why
+		}
+	}
+	return nil
+}
+
 func (x *ReadRequest) GetDiff() *DiffQuery {
 	if x != nil {
 		if x, ok := x.Query.(*ReadRequest_Diff); ok {
@@ -654,6 +664,10 @@ type ReadRequest_WhoRead struct {
 	WhoRead *WhoReadQuery `protobuf:"bytes,32,opt,name=who_read,json=whoRead,proto3,oneof"`
 }
 
+type ReadRequest_Why struct {
+	Why *WhyQuery `protobuf:"bytes,33,opt,name=why,proto3,oneof"`
+}
+
 type ReadRequest_Diff struct {
 	Diff *DiffQuery `protobuf:"bytes,36,opt,name=diff,proto3,oneof"`
 }
@@ -701,6 +715,8 @@ func (*ReadRequest_Trace) isReadRequest_Query() {}
 func (*ReadRequest_Content) isReadRequest_Query() {}
 
 func (*ReadRequest_WhoRead) isReadRequest_Query() {}
+
+func (*ReadRequest_Why) isReadRequest_Query() {}
 
 func (*ReadRequest_Diff) isReadRequest_Query() {}
 
@@ -1558,6 +1574,50 @@ func (x *DiffQuery) GetAfter() string {
 	return ""
 }
 
+type WhyQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyQuery) Reset() {
+	*x = WhyQuery{}
+	mi := &file_transport_pb_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyQuery) ProtoMessage() {}
+
+func (x *WhyQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyQuery.ProtoReflect.Descriptor instead.
+func (*WhyQuery) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *WhyQuery) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 type WhoReadQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -1567,7 +1627,7 @@ type WhoReadQuery struct {
 
 func (x *WhoReadQuery) Reset() {
 	*x = WhoReadQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1639,7 @@ func (x *WhoReadQuery) String() string {
 func (*WhoReadQuery) ProtoMessage() {}
 
 func (x *WhoReadQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[17]
+	mi := &file_transport_pb_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1652,7 @@ func (x *WhoReadQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoReadQuery.ProtoReflect.Descriptor instead.
 func (*WhoReadQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{17}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WhoReadQuery) GetRef() string {
@@ -1613,7 +1673,7 @@ type LoopQuery struct {
 
 func (x *LoopQuery) Reset() {
 	*x = LoopQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1685,7 @@ func (x *LoopQuery) String() string {
 func (*LoopQuery) ProtoMessage() {}
 
 func (x *LoopQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[18]
+	mi := &file_transport_pb_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1698,7 @@ func (x *LoopQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopQuery.ProtoReflect.Descriptor instead.
 func (*LoopQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{18}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LoopQuery) GetLoop() string {
@@ -1672,7 +1732,7 @@ type PhaseQuery struct {
 
 func (x *PhaseQuery) Reset() {
 	*x = PhaseQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1744,7 @@ func (x *PhaseQuery) String() string {
 func (*PhaseQuery) ProtoMessage() {}
 
 func (x *PhaseQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[19]
+	mi := &file_transport_pb_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1757,7 @@ func (x *PhaseQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseQuery.ProtoReflect.Descriptor instead.
 func (*PhaseQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{19}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PhaseQuery) GetPhase() string {
@@ -1727,7 +1787,7 @@ type ConflictsQuery struct {
 
 func (x *ConflictsQuery) Reset() {
 	*x = ConflictsQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1799,7 @@ func (x *ConflictsQuery) String() string {
 func (*ConflictsQuery) ProtoMessage() {}
 
 func (x *ConflictsQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[20]
+	mi := &file_transport_pb_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1812,7 @@ func (x *ConflictsQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictsQuery.ProtoReflect.Descriptor instead.
 func (*ConflictsQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{20}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ConflictsQuery) GetPhase() string {
@@ -1795,7 +1855,7 @@ type DetectQuery struct {
 
 func (x *DetectQuery) Reset() {
 	*x = DetectQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +1867,7 @@ func (x *DetectQuery) String() string {
 func (*DetectQuery) ProtoMessage() {}
 
 func (x *DetectQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[21]
+	mi := &file_transport_pb_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +1880,7 @@ func (x *DetectQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetectQuery.ProtoReflect.Descriptor instead.
 func (*DetectQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{21}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DetectQuery) GetPhase() string {
@@ -1854,7 +1914,7 @@ type PhasesQuery struct {
 
 func (x *PhasesQuery) Reset() {
 	*x = PhasesQuery{}
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1926,7 @@ func (x *PhasesQuery) String() string {
 func (*PhasesQuery) ProtoMessage() {}
 
 func (x *PhasesQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[22]
+	mi := &file_transport_pb_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1939,7 @@ func (x *PhasesQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhasesQuery.ProtoReflect.Descriptor instead.
 func (*PhasesQuery) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{22}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PhasesQuery) GetAfter() string {
@@ -1922,6 +1982,7 @@ type ReadResponse struct {
 	//	*ReadResponse_Trace
 	//	*ReadResponse_Content
 	//	*ReadResponse_WhoRead
+	//	*ReadResponse_Why
 	//	*ReadResponse_Diff
 	//	*ReadResponse_Phase
 	//	*ReadResponse_Phases
@@ -1934,7 +1995,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2007,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[23]
+	mi := &file_transport_pb_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2020,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{23}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReadResponse) GetFailure() *pb.Result {
@@ -2151,6 +2212,15 @@ func (x *ReadResponse) GetWhoRead() *WhoReadAnswer {
 	return nil
 }
 
+func (x *ReadResponse) GetWhy() *WhyAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*ReadResponse_Why); ok {
+			return x.Why
+		}
+	}
+	return nil
+}
+
 func (x *ReadResponse) GetDiff() *DiffAnswer {
 	if x != nil {
 		if x, ok := x.Answer.(*ReadResponse_Diff); ok {
@@ -2256,6 +2326,10 @@ type ReadResponse_WhoRead struct {
 	WhoRead *WhoReadAnswer `protobuf:"bytes,32,opt,name=who_read,json=whoRead,proto3,oneof"`
 }
 
+type ReadResponse_Why struct {
+	Why *WhyAnswer `protobuf:"bytes,33,opt,name=why,proto3,oneof"`
+}
+
 type ReadResponse_Diff struct {
 	Diff *DiffAnswer `protobuf:"bytes,36,opt,name=diff,proto3,oneof"`
 }
@@ -2304,6 +2378,8 @@ func (*ReadResponse_Content) isReadResponse_Answer() {}
 
 func (*ReadResponse_WhoRead) isReadResponse_Answer() {}
 
+func (*ReadResponse_Why) isReadResponse_Answer() {}
+
 func (*ReadResponse_Diff) isReadResponse_Answer() {}
 
 func (*ReadResponse_Phase) isReadResponse_Answer() {}
@@ -2327,7 +2403,7 @@ type GetAnswer struct {
 
 func (x *GetAnswer) Reset() {
 	*x = GetAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2415,7 @@ func (x *GetAnswer) String() string {
 func (*GetAnswer) ProtoMessage() {}
 
 func (x *GetAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[24]
+	mi := &file_transport_pb_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2428,7 @@ func (x *GetAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAnswer.ProtoReflect.Descriptor instead.
 func (*GetAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{24}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetAnswer) GetEntry() *pb.Entry {
@@ -2402,7 +2478,7 @@ type HistoryAnswer struct {
 
 func (x *HistoryAnswer) Reset() {
 	*x = HistoryAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2490,7 @@ func (x *HistoryAnswer) String() string {
 func (*HistoryAnswer) ProtoMessage() {}
 
 func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[25]
+	mi := &file_transport_pb_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2503,7 @@ func (x *HistoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryAnswer.ProtoReflect.Descriptor instead.
 func (*HistoryAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{25}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HistoryAnswer) GetEntries() []*pb.Entry {
@@ -2477,7 +2553,7 @@ type ListItem struct {
 
 func (x *ListItem) Reset() {
 	*x = ListItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2565,7 @@ func (x *ListItem) String() string {
 func (*ListItem) ProtoMessage() {}
 
 func (x *ListItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[26]
+	mi := &file_transport_pb_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2578,7 @@ func (x *ListItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListItem.ProtoReflect.Descriptor instead.
 func (*ListItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{26}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListItem) GetKey() string {
@@ -2593,7 +2669,7 @@ type ListAnswer struct {
 
 func (x *ListAnswer) Reset() {
 	*x = ListAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2681,7 @@ func (x *ListAnswer) String() string {
 func (*ListAnswer) ProtoMessage() {}
 
 func (x *ListAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[27]
+	mi := &file_transport_pb_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2694,7 @@ func (x *ListAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
 func (*ListAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{27}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListAnswer) GetItems() []*ListItem {
@@ -2654,7 +2730,7 @@ type DumpAnswer struct {
 
 func (x *DumpAnswer) Reset() {
 	*x = DumpAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2742,7 @@ func (x *DumpAnswer) String() string {
 func (*DumpAnswer) ProtoMessage() {}
 
 func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[28]
+	mi := &file_transport_pb_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2755,7 @@ func (x *DumpAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpAnswer.ProtoReflect.Descriptor instead.
 func (*DumpAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{28}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DumpAnswer) GetEntries() []*pb.Entry {
@@ -2720,7 +2796,7 @@ type LeasesAnswer struct {
 
 func (x *LeasesAnswer) Reset() {
 	*x = LeasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2808,7 @@ func (x *LeasesAnswer) String() string {
 func (*LeasesAnswer) ProtoMessage() {}
 
 func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[29]
+	mi := &file_transport_pb_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2821,7 @@ func (x *LeasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasesAnswer.ProtoReflect.Descriptor instead.
 func (*LeasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{29}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeasesAnswer) GetLeases() []*LeaseRow {
@@ -2775,7 +2851,7 @@ type LeaseRow struct {
 
 func (x *LeaseRow) Reset() {
 	*x = LeaseRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +2863,7 @@ func (x *LeaseRow) String() string {
 func (*LeaseRow) ProtoMessage() {}
 
 func (x *LeaseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[30]
+	mi := &file_transport_pb_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +2876,7 @@ func (x *LeaseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRow.ProtoReflect.Descriptor instead.
 func (*LeaseRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{30}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LeaseRow) GetLease() *pb.Lease {
@@ -2850,7 +2926,7 @@ type EventsAnswer struct {
 
 func (x *EventsAnswer) Reset() {
 	*x = EventsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +2938,7 @@ func (x *EventsAnswer) String() string {
 func (*EventsAnswer) ProtoMessage() {}
 
 func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[31]
+	mi := &file_transport_pb_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +2951,7 @@ func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
 func (*EventsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{31}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EventsAnswer) GetEvents() []*pb.Event {
@@ -2917,7 +2993,7 @@ type DescribeAnswer struct {
 
 func (x *DescribeAnswer) Reset() {
 	*x = DescribeAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3005,7 @@ func (x *DescribeAnswer) String() string {
 func (*DescribeAnswer) ProtoMessage() {}
 
 func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[32]
+	mi := &file_transport_pb_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3018,7 @@ func (x *DescribeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeAnswer.ProtoReflect.Descriptor instead.
 func (*DescribeAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{32}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DescribeAnswer) GetHead() *pb.BoardHead {
@@ -2984,7 +3060,7 @@ type StatsAnswer struct {
 
 func (x *StatsAnswer) Reset() {
 	*x = StatsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2996,7 +3072,7 @@ func (x *StatsAnswer) String() string {
 func (*StatsAnswer) ProtoMessage() {}
 
 func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[33]
+	mi := &file_transport_pb_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3009,7 +3085,7 @@ func (x *StatsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsAnswer.ProtoReflect.Descriptor instead.
 func (*StatsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{33}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StatsAnswer) GetCounters() *pb.Counters {
@@ -3094,7 +3170,7 @@ type SpaceStats struct {
 
 func (x *SpaceStats) Reset() {
 	*x = SpaceStats{}
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3106,7 +3182,7 @@ func (x *SpaceStats) String() string {
 func (*SpaceStats) ProtoMessage() {}
 
 func (x *SpaceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[34]
+	mi := &file_transport_pb_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3119,7 +3195,7 @@ func (x *SpaceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpaceStats.ProtoReflect.Descriptor instead.
 func (*SpaceStats) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{34}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SpaceStats) GetUsage() *pb.Usage {
@@ -3164,7 +3240,7 @@ type DiffItem struct {
 
 func (x *DiffItem) Reset() {
 	*x = DiffItem{}
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3176,7 +3252,7 @@ func (x *DiffItem) String() string {
 func (*DiffItem) ProtoMessage() {}
 
 func (x *DiffItem) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[35]
+	mi := &file_transport_pb_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3189,7 +3265,7 @@ func (x *DiffItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffItem.ProtoReflect.Descriptor instead.
 func (*DiffItem) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{35}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DiffItem) GetKey() string {
@@ -3246,7 +3322,7 @@ type DiffAnswer struct {
 
 func (x *DiffAnswer) Reset() {
 	*x = DiffAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3258,7 +3334,7 @@ func (x *DiffAnswer) String() string {
 func (*DiffAnswer) ProtoMessage() {}
 
 func (x *DiffAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[36]
+	mi := &file_transport_pb_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3271,7 +3347,7 @@ func (x *DiffAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffAnswer.ProtoReflect.Descriptor instead.
 func (*DiffAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{36}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DiffAnswer) GetItems() []*DiffItem {
@@ -3312,7 +3388,7 @@ type BoardsAnswer struct {
 
 func (x *BoardsAnswer) Reset() {
 	*x = BoardsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3400,7 @@ func (x *BoardsAnswer) String() string {
 func (*BoardsAnswer) ProtoMessage() {}
 
 func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[37]
+	mi := &file_transport_pb_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3413,7 @@ func (x *BoardsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardsAnswer.ProtoReflect.Descriptor instead.
 func (*BoardsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{37}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BoardsAnswer) GetBoards() []*BoardRow {
@@ -3369,7 +3445,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3457,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[38]
+	mi := &file_transport_pb_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3470,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{38}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BoardRow) GetName() string {
@@ -3459,7 +3535,7 @@ type ViewAnswer struct {
 
 func (x *ViewAnswer) Reset() {
 	*x = ViewAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3547,7 @@ func (x *ViewAnswer) String() string {
 func (*ViewAnswer) ProtoMessage() {}
 
 func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[39]
+	mi := &file_transport_pb_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3560,7 @@ func (x *ViewAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewAnswer.ProtoReflect.Descriptor instead.
 func (*ViewAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{39}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ViewAnswer) GetText() string {
@@ -3550,7 +3626,7 @@ type ContentAnswer struct {
 
 func (x *ContentAnswer) Reset() {
 	*x = ContentAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3638,7 @@ func (x *ContentAnswer) String() string {
 func (*ContentAnswer) ProtoMessage() {}
 
 func (x *ContentAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[40]
+	mi := &file_transport_pb_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3651,7 @@ func (x *ContentAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentAnswer.ProtoReflect.Descriptor instead.
 func (*ContentAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{40}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ContentAnswer) GetContent() string {
@@ -3719,7 +3795,7 @@ type TraceAnswer struct {
 
 func (x *TraceAnswer) Reset() {
 	*x = TraceAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3731,7 +3807,7 @@ func (x *TraceAnswer) String() string {
 func (*TraceAnswer) ProtoMessage() {}
 
 func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[41]
+	mi := &file_transport_pb_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3744,7 +3820,7 @@ func (x *TraceAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceAnswer.ProtoReflect.Descriptor instead.
 func (*TraceAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{41}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TraceAnswer) GetEntry() *pb.Entry {
@@ -3802,7 +3878,7 @@ type TraceRow struct {
 
 func (x *TraceRow) Reset() {
 	*x = TraceRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3814,7 +3890,7 @@ func (x *TraceRow) String() string {
 func (*TraceRow) ProtoMessage() {}
 
 func (x *TraceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[42]
+	mi := &file_transport_pb_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3827,7 +3903,7 @@ func (x *TraceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRow.ProtoReflect.Descriptor instead.
 func (*TraceRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{42}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TraceRow) GetRef() string {
@@ -3881,7 +3957,7 @@ type PhaseAnswer struct {
 
 func (x *PhaseAnswer) Reset() {
 	*x = PhaseAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3893,7 +3969,7 @@ func (x *PhaseAnswer) String() string {
 func (*PhaseAnswer) ProtoMessage() {}
 
 func (x *PhaseAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[43]
+	mi := &file_transport_pb_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3906,7 +3982,7 @@ func (x *PhaseAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseAnswer.ProtoReflect.Descriptor instead.
 func (*PhaseAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{43}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PhaseAnswer) GetPhase() *pb.Phase {
@@ -3968,7 +4044,7 @@ type ConflictsAnswer struct {
 
 func (x *ConflictsAnswer) Reset() {
 	*x = ConflictsAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3980,7 +4056,7 @@ func (x *ConflictsAnswer) String() string {
 func (*ConflictsAnswer) ProtoMessage() {}
 
 func (x *ConflictsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[44]
+	mi := &file_transport_pb_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3993,7 +4069,7 @@ func (x *ConflictsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictsAnswer.ProtoReflect.Descriptor instead.
 func (*ConflictsAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{44}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ConflictsAnswer) GetConflicts() []*pb.PhaseConflict {
@@ -4028,7 +4104,7 @@ type DetectAnswer struct {
 
 func (x *DetectAnswer) Reset() {
 	*x = DetectAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4040,7 +4116,7 @@ func (x *DetectAnswer) String() string {
 func (*DetectAnswer) ProtoMessage() {}
 
 func (x *DetectAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[45]
+	mi := &file_transport_pb_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4053,7 +4129,7 @@ func (x *DetectAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetectAnswer.ProtoReflect.Descriptor instead.
 func (*DetectAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{45}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DetectAnswer) GetConflict() bool {
@@ -4129,7 +4205,7 @@ type PhasesAnswer struct {
 
 func (x *PhasesAnswer) Reset() {
 	*x = PhasesAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4141,7 +4217,7 @@ func (x *PhasesAnswer) String() string {
 func (*PhasesAnswer) ProtoMessage() {}
 
 func (x *PhasesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[46]
+	mi := &file_transport_pb_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4154,7 +4230,7 @@ func (x *PhasesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhasesAnswer.ProtoReflect.Descriptor instead.
 func (*PhasesAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{46}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PhasesAnswer) GetPhases() []*PhaseAnswer {
@@ -4185,7 +4261,7 @@ type WhoReadAnswer struct {
 
 func (x *WhoReadAnswer) Reset() {
 	*x = WhoReadAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4273,7 @@ func (x *WhoReadAnswer) String() string {
 func (*WhoReadAnswer) ProtoMessage() {}
 
 func (x *WhoReadAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[47]
+	mi := &file_transport_pb_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4286,7 @@ func (x *WhoReadAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoReadAnswer.ProtoReflect.Descriptor instead.
 func (*WhoReadAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{47}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WhoReadAnswer) GetRef() string {
@@ -4241,6 +4317,135 @@ func (x *WhoReadAnswer) GetDropped() uint64 {
 	return 0
 }
 
+// WhyAnswer explains how a key or a phase stands, in at most about a screen of rows.
+type WhyAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          []*WhyRow              `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyAnswer) Reset() {
+	*x = WhyAnswer{}
+	mi := &file_transport_pb_service_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyAnswer) ProtoMessage() {}
+
+func (x *WhyAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyAnswer.ProtoReflect.Descriptor instead.
+func (*WhyAnswer) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *WhyAnswer) GetRows() []*WhyRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+type WhyRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`                                     // held, parked, waits, blocks, wrong …
+	Who           string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`                                       // a principal, or a role that may write; "" is nobody
+	About         string                 `protobuf:"bytes,3,opt,name=about,proto3" json:"about,omitempty"`                                   // names, numbers, and the label of a loop, quoted; no stored text
+	SinceWallMs   int64                  `protobuf:"varint,4,opt,name=since_wall_ms,json=sinceWallMs,proto3" json:"since_wall_ms,omitempty"` // 0: not known
+	EndsInMs      int64                  `protobuf:"varint,5,opt,name=ends_in_ms,json=endsInMs,proto3" json:"ends_in_ms,omitempty"`          // of board time, by itself; 0: it does not
+	Command       string                 `protobuf:"bytes,6,opt,name=command,proto3" json:"command,omitempty"`                               // that ends it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyRow) Reset() {
+	*x = WhyRow{}
+	mi := &file_transport_pb_service_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyRow) ProtoMessage() {}
+
+func (x *WhyRow) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_pb_service_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyRow.ProtoReflect.Descriptor instead.
+func (*WhyRow) Descriptor() ([]byte, []int) {
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *WhyRow) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *WhyRow) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *WhyRow) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
+}
+
+func (x *WhyRow) GetSinceWallMs() int64 {
+	if x != nil {
+		return x.SinceWallMs
+	}
+	return 0
+}
+
+func (x *WhyRow) GetEndsInMs() int64 {
+	if x != nil {
+		return x.EndsInMs
+	}
+	return 0
+}
+
+func (x *WhyRow) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
 type ReaderRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reader        *pb.Reader             `protobuf:"bytes,1,opt,name=reader,proto3" json:"reader,omitempty"`
@@ -4251,7 +4456,7 @@ type ReaderRow struct {
 
 func (x *ReaderRow) Reset() {
 	*x = ReaderRow{}
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4263,7 +4468,7 @@ func (x *ReaderRow) String() string {
 func (*ReaderRow) ProtoMessage() {}
 
 func (x *ReaderRow) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[48]
+	mi := &file_transport_pb_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4276,7 +4481,7 @@ func (x *ReaderRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReaderRow.ProtoReflect.Descriptor instead.
 func (*ReaderRow) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{48}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReaderRow) GetReader() *pb.Reader {
@@ -4304,7 +4509,7 @@ type LoopAnswer struct {
 
 func (x *LoopAnswer) Reset() {
 	*x = LoopAnswer{}
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4316,7 +4521,7 @@ func (x *LoopAnswer) String() string {
 func (*LoopAnswer) ProtoMessage() {}
 
 func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[49]
+	mi := &file_transport_pb_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4329,7 +4534,7 @@ func (x *LoopAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAnswer.ProtoReflect.Descriptor instead.
 func (*LoopAnswer) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{49}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LoopAnswer) GetLoop() *pb.Loop {
@@ -4369,7 +4574,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4586,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[50]
+	mi := &file_transport_pb_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4599,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{50}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SessionRequest) GetId() uint64 {
@@ -4475,7 +4680,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4487,7 +4692,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[51]
+	mi := &file_transport_pb_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4500,7 +4705,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{51}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
 }
 
 type SessionResponse struct {
@@ -4518,7 +4723,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4530,7 +4735,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[52]
+	mi := &file_transport_pb_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4543,7 +4748,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{52}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SessionResponse) GetId() uint64 {
@@ -4619,7 +4824,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4836,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[53]
+	mi := &file_transport_pb_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4849,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{53}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -4681,7 +4886,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4693,7 +4898,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[54]
+	mi := &file_transport_pb_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4706,7 +4911,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{54}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WatchRequest) GetBoard() string {
@@ -4824,7 +5029,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4836,7 +5041,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[55]
+	mi := &file_transport_pb_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4849,7 +5054,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{55}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WatchResponse) GetMessage() isWatchResponse_Message {
@@ -4968,7 +5173,7 @@ type WatchOpened struct {
 
 func (x *WatchOpened) Reset() {
 	*x = WatchOpened{}
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4980,7 +5185,7 @@ func (x *WatchOpened) String() string {
 func (*WatchOpened) ProtoMessage() {}
 
 func (x *WatchOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[56]
+	mi := &file_transport_pb_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4993,7 +5198,7 @@ func (x *WatchOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchOpened.ProtoReflect.Descriptor instead.
 func (*WatchOpened) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{56}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WatchOpened) GetRev() uint64 {
@@ -5033,7 +5238,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5045,7 +5250,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[57]
+	mi := &file_transport_pb_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5058,7 +5263,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{57}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SnapshotEnd) GetRev() uint64 {
@@ -5077,7 +5282,7 @@ type WatchEvents struct {
 
 func (x *WatchEvents) Reset() {
 	*x = WatchEvents{}
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5089,7 +5294,7 @@ func (x *WatchEvents) String() string {
 func (*WatchEvents) ProtoMessage() {}
 
 func (x *WatchEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[58]
+	mi := &file_transport_pb_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5102,7 +5307,7 @@ func (x *WatchEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvents.ProtoReflect.Descriptor instead.
 func (*WatchEvents) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{58}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WatchEvents) GetEvents() []*WatchEvent {
@@ -5123,7 +5328,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5135,7 +5340,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[59]
+	mi := &file_transport_pb_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5148,7 +5353,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{59}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WatchEvent) GetEvent() *pb.Event {
@@ -5181,7 +5386,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5193,7 +5398,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[60]
+	mi := &file_transport_pb_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5206,7 +5411,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{60}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Bookmark) GetRev() uint64 {
@@ -5226,7 +5431,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5238,7 +5443,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[61]
+	mi := &file_transport_pb_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5251,7 +5456,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{61}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ExportRequest) GetBoard() string {
@@ -5283,7 +5488,7 @@ type ExportResponse struct {
 
 func (x *ExportResponse) Reset() {
 	*x = ExportResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5295,7 +5500,7 @@ func (x *ExportResponse) String() string {
 func (*ExportResponse) ProtoMessage() {}
 
 func (x *ExportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[62]
+	mi := &file_transport_pb_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5308,7 +5513,7 @@ func (x *ExportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportResponse.ProtoReflect.Descriptor instead.
 func (*ExportResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{62}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ExportResponse) GetMessage() isExportResponse_Message {
@@ -5382,7 +5587,7 @@ type ExportHeader struct {
 
 func (x *ExportHeader) Reset() {
 	*x = ExportHeader{}
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5394,7 +5599,7 @@ func (x *ExportHeader) String() string {
 func (*ExportHeader) ProtoMessage() {}
 
 func (x *ExportHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[63]
+	mi := &file_transport_pb_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5407,7 +5612,7 @@ func (x *ExportHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportHeader.ProtoReflect.Descriptor instead.
 func (*ExportHeader) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{63}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ExportHeader) GetBoard() string {
@@ -5468,7 +5673,7 @@ type ExportRecords struct {
 
 func (x *ExportRecords) Reset() {
 	*x = ExportRecords{}
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5480,7 +5685,7 @@ func (x *ExportRecords) String() string {
 func (*ExportRecords) ProtoMessage() {}
 
 func (x *ExportRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[64]
+	mi := &file_transport_pb_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5493,7 +5698,7 @@ func (x *ExportRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRecords.ProtoReflect.Descriptor instead.
 func (*ExportRecords) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{64}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ExportRecords) GetRecords() []*pb.SnapshotRecord {
@@ -5512,7 +5717,7 @@ type ExportEnd struct {
 
 func (x *ExportEnd) Reset() {
 	*x = ExportEnd{}
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5524,7 +5729,7 @@ func (x *ExportEnd) String() string {
 func (*ExportEnd) ProtoMessage() {}
 
 func (x *ExportEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[65]
+	mi := &file_transport_pb_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5537,7 +5742,7 @@ func (x *ExportEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEnd.ProtoReflect.Descriptor instead.
 func (*ExportEnd) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{65}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ExportEnd) GetRecords() uint64 {
@@ -5556,7 +5761,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5568,7 +5773,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[66]
+	mi := &file_transport_pb_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5581,7 +5786,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{66}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *StatusRequest) GetLocal() bool {
@@ -5610,7 +5815,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5622,7 +5827,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[67]
+	mi := &file_transport_pb_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5635,7 +5840,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{67}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -5753,7 +5958,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5765,7 +5970,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[68]
+	mi := &file_transport_pb_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5778,7 +5983,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{68}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *NodeState) GetId() string {
@@ -5999,7 +6204,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6011,7 +6216,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[69]
+	mi := &file_transport_pb_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6024,7 +6229,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{69}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
 }
 
 type NodesResponse struct {
@@ -6036,7 +6241,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6048,7 +6253,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[70]
+	mi := &file_transport_pb_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6061,7 +6266,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{70}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *NodesResponse) GetNodes() []*NodeState {
@@ -6080,7 +6285,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6092,7 +6297,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[71]
+	mi := &file_transport_pb_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6105,7 +6310,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{71}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AddRequest) GetName() string {
@@ -6124,7 +6329,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6136,7 +6341,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[72]
+	mi := &file_transport_pb_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6149,7 +6354,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{72}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AddResponse) GetMessage() string {
@@ -6168,7 +6373,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6180,7 +6385,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[73]
+	mi := &file_transport_pb_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6193,7 +6398,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{73}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RemoveRequest) GetId() string {
@@ -6212,7 +6417,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6224,7 +6429,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[74]
+	mi := &file_transport_pb_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6237,7 +6442,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{74}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RemoveResponse) GetMessage() string {
@@ -6256,7 +6461,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6268,7 +6473,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[75]
+	mi := &file_transport_pb_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6281,7 +6486,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{75}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PromoteRequest) GetId() string {
@@ -6300,7 +6505,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6312,7 +6517,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[76]
+	mi := &file_transport_pb_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6325,7 +6530,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{76}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *PromoteResponse) GetMessage() string {
@@ -6344,7 +6549,7 @@ type DemoteRequest struct {
 
 func (x *DemoteRequest) Reset() {
 	*x = DemoteRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6356,7 +6561,7 @@ func (x *DemoteRequest) String() string {
 func (*DemoteRequest) ProtoMessage() {}
 
 func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[77]
+	mi := &file_transport_pb_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6369,7 +6574,7 @@ func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
 func (*DemoteRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{77}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DemoteRequest) GetId() string {
@@ -6388,7 +6593,7 @@ type DemoteResponse struct {
 
 func (x *DemoteResponse) Reset() {
 	*x = DemoteResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6400,7 +6605,7 @@ func (x *DemoteResponse) String() string {
 func (*DemoteResponse) ProtoMessage() {}
 
 func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[78]
+	mi := &file_transport_pb_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6413,7 +6618,7 @@ func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
 func (*DemoteResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{78}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DemoteResponse) GetMessage() string {
@@ -6432,7 +6637,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6444,7 +6649,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[79]
+	mi := &file_transport_pb_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6457,7 +6662,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{79}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StepDownRequest) GetTo() string {
@@ -6476,7 +6681,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6488,7 +6693,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[80]
+	mi := &file_transport_pb_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6501,7 +6706,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{80}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -6521,7 +6726,7 @@ type SettingsRequest struct {
 
 func (x *SettingsRequest) Reset() {
 	*x = SettingsRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6533,7 +6738,7 @@ func (x *SettingsRequest) String() string {
 func (*SettingsRequest) ProtoMessage() {}
 
 func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[81]
+	mi := &file_transport_pb_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6546,7 +6751,7 @@ func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsRequest.ProtoReflect.Descriptor instead.
 func (*SettingsRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{81}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SettingsRequest) GetGraceMs() int64 {
@@ -6573,7 +6778,7 @@ type SettingsResponse struct {
 
 func (x *SettingsResponse) Reset() {
 	*x = SettingsResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6585,7 +6790,7 @@ func (x *SettingsResponse) String() string {
 func (*SettingsResponse) ProtoMessage() {}
 
 func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[82]
+	mi := &file_transport_pb_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6598,7 +6803,7 @@ func (x *SettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsResponse.ProtoReflect.Descriptor instead.
 func (*SettingsResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{82}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SettingsResponse) GetGraceMs() int64 {
@@ -6623,7 +6828,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6635,7 +6840,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[83]
+	mi := &file_transport_pb_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6648,7 +6853,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{83}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{86}
 }
 
 type SnapshotChunk struct {
@@ -6662,7 +6867,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_transport_pb_service_proto_msgTypes[84]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6674,7 +6879,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[84]
+	mi := &file_transport_pb_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6687,7 +6892,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{84}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SnapshotChunk) GetIndex() uint64 {
@@ -6719,7 +6924,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[85]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6731,7 +6936,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[85]
+	mi := &file_transport_pb_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6744,7 +6949,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{85}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{88}
 }
 
 type MembersResponse struct {
@@ -6760,7 +6965,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[86]
+	mi := &file_transport_pb_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6772,7 +6977,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[86]
+	mi := &file_transport_pb_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6785,7 +6990,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{86}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *MembersResponse) GetClusterId() string {
@@ -6834,7 +7039,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_transport_pb_service_proto_msgTypes[87]
+	mi := &file_transport_pb_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6846,7 +7051,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[87]
+	mi := &file_transport_pb_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6859,7 +7064,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{87}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Timing) GetHeartbeatMs() int64 {
@@ -6896,7 +7101,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[88]
+	mi := &file_transport_pb_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6908,7 +7113,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[88]
+	mi := &file_transport_pb_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6921,7 +7126,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{88}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *HelloRequest) GetClusterId() string {
@@ -6976,7 +7181,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[89]
+	mi := &file_transport_pb_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6988,7 +7193,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[89]
+	mi := &file_transport_pb_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7001,7 +7206,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{89}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *HelloResponse) GetClusterId() string {
@@ -7078,7 +7283,7 @@ type IntentRequest struct {
 
 func (x *IntentRequest) Reset() {
 	*x = IntentRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[90]
+	mi := &file_transport_pb_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7090,7 +7295,7 @@ func (x *IntentRequest) String() string {
 func (*IntentRequest) ProtoMessage() {}
 
 func (x *IntentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[90]
+	mi := &file_transport_pb_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7103,7 +7308,7 @@ func (x *IntentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentRequest.ProtoReflect.Descriptor instead.
 func (*IntentRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{90}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *IntentRequest) GetClusterId() string {
@@ -7138,7 +7343,7 @@ type IntentResponse struct {
 
 func (x *IntentResponse) Reset() {
 	*x = IntentResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[91]
+	mi := &file_transport_pb_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7150,7 +7355,7 @@ func (x *IntentResponse) String() string {
 func (*IntentResponse) ProtoMessage() {}
 
 func (x *IntentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[91]
+	mi := &file_transport_pb_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7163,7 +7368,7 @@ func (x *IntentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntentResponse.ProtoReflect.Descriptor instead.
 func (*IntentResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{91}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *IntentResponse) GetAccepted() bool {
@@ -7199,7 +7404,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[92]
+	mi := &file_transport_pb_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7211,7 +7416,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[92]
+	mi := &file_transport_pb_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7224,7 +7429,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{92}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *JoinRequest) GetClusterId() string {
@@ -7266,7 +7471,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[93]
+	mi := &file_transport_pb_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7278,7 +7483,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[93]
+	mi := &file_transport_pb_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7291,7 +7496,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{93}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -7328,7 +7533,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[94]
+	mi := &file_transport_pb_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7340,7 +7545,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[94]
+	mi := &file_transport_pb_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7353,7 +7558,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{94}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ForwardRequest) GetId() uint64 {
@@ -7395,7 +7600,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[95]
+	mi := &file_transport_pb_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7407,7 +7612,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[95]
+	mi := &file_transport_pb_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7420,7 +7625,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{95}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ForwardResponse) GetId() uint64 {
@@ -7453,7 +7658,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[96]
+	mi := &file_transport_pb_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7465,7 +7670,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[96]
+	mi := &file_transport_pb_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7478,7 +7683,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{96}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *FenceRequest) GetFrom() string {
@@ -7498,7 +7703,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[97]
+	mi := &file_transport_pb_service_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7510,7 +7715,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[97]
+	mi := &file_transport_pb_service_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7523,7 +7728,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{97}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *FenceResponse) GetIndex() uint64 {
@@ -7549,7 +7754,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[98]
+	mi := &file_transport_pb_service_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7561,7 +7766,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[98]
+	mi := &file_transport_pb_service_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7574,7 +7779,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{98}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *DigestRequest) GetIndex() uint64 {
@@ -7594,7 +7799,7 @@ type DigestResponse struct {
 
 func (x *DigestResponse) Reset() {
 	*x = DigestResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[99]
+	mi := &file_transport_pb_service_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7606,7 +7811,7 @@ func (x *DigestResponse) String() string {
 func (*DigestResponse) ProtoMessage() {}
 
 func (x *DigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[99]
+	mi := &file_transport_pb_service_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7619,7 +7824,7 @@ func (x *DigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
 func (*DigestResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{99}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *DigestResponse) GetKnown() bool {
@@ -7644,7 +7849,7 @@ type NodeStatusRequest struct {
 
 func (x *NodeStatusRequest) Reset() {
 	*x = NodeStatusRequest{}
-	mi := &file_transport_pb_service_proto_msgTypes[100]
+	mi := &file_transport_pb_service_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7656,7 +7861,7 @@ func (x *NodeStatusRequest) String() string {
 func (*NodeStatusRequest) ProtoMessage() {}
 
 func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[100]
+	mi := &file_transport_pb_service_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7669,7 +7874,7 @@ func (x *NodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*NodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{100}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{103}
 }
 
 type NodeStatusResponse struct {
@@ -7681,7 +7886,7 @@ type NodeStatusResponse struct {
 
 func (x *NodeStatusResponse) Reset() {
 	*x = NodeStatusResponse{}
-	mi := &file_transport_pb_service_proto_msgTypes[101]
+	mi := &file_transport_pb_service_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7693,7 +7898,7 @@ func (x *NodeStatusResponse) String() string {
 func (*NodeStatusResponse) ProtoMessage() {}
 
 func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_pb_service_proto_msgTypes[101]
+	mi := &file_transport_pb_service_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7706,7 +7911,7 @@ func (x *NodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*NodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_transport_pb_service_proto_rawDescGZIP(), []int{101}
+	return file_transport_pb_service_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *NodeStatusResponse) GetState() *NodeState {
@@ -7731,7 +7936,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\rApplyResponse\x122\n" +
 	"\x06result\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\x06result\x12,\n" +
 	"\x06leader\x18\x02 \x01(\v2\x14.raftboard.v1.LeaderR\x06leader\x12\x17\n" +
-	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xd6\t\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\x82\n" +
+	"\n" +
 	"\vReadRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12;\n" +
 	"\vconsistency\x18\x02 \x01(\x0e2\x19.raftboard.v1.ConsistencyR\vconsistency\x12 \n" +
@@ -7755,7 +7961,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x04view\x18\x1e \x01(\v2\x17.raftboard.v1.ViewQueryH\x00R\x04view\x120\n" +
 	"\x05trace\x18\x1f \x01(\v2\x18.raftboard.v1.TraceQueryH\x00R\x05trace\x126\n" +
 	"\acontent\x18# \x01(\v2\x1a.raftboard.v1.ContentQueryH\x00R\acontent\x127\n" +
-	"\bwho_read\x18  \x01(\v2\x1a.raftboard.v1.WhoReadQueryH\x00R\awhoRead\x12-\n" +
+	"\bwho_read\x18  \x01(\v2\x1a.raftboard.v1.WhoReadQueryH\x00R\awhoRead\x12*\n" +
+	"\x03why\x18! \x01(\v2\x16.raftboard.v1.WhyQueryH\x00R\x03why\x12-\n" +
 	"\x04diff\x18$ \x01(\v2\x17.raftboard.v1.DiffQueryH\x00R\x04diff\x120\n" +
 	"\x05phase\x18( \x01(\v2\x18.raftboard.v1.PhaseQueryH\x00R\x05phase\x123\n" +
 	"\x06phases\x18) \x01(\v2\x19.raftboard.v1.PhasesQueryH\x00R\x06phases\x12<\n" +
@@ -7825,7 +8032,9 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\bfrom_rev\x18\x02 \x01(\x04R\afromRev\x12\x15\n" +
 	"\x06to_rev\x18\x03 \x01(\x04R\x05toRev\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05after\x18\x05 \x01(\tR\x05after\" \n" +
+	"\x05after\x18\x05 \x01(\tR\x05after\"\x1c\n" +
+	"\bWhyQuery\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\" \n" +
 	"\fWhoReadQuery\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"K\n" +
 	"\tLoopQuery\x12\x12\n" +
@@ -7847,7 +8056,7 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x04keys\x18\x03 \x03(\tR\x04keys\"9\n" +
 	"\vPhasesQuery\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\rR\x05limit\"\x9e\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"\xcb\n" +
 	"\n" +
 	"\fReadResponse\x124\n" +
 	"\afailure\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ResultR\afailure\x12\x10\n" +
@@ -7872,7 +8081,8 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x04view\x18\x1e \x01(\v2\x18.raftboard.v1.ViewAnswerH\x00R\x04view\x121\n" +
 	"\x05trace\x18\x1f \x01(\v2\x19.raftboard.v1.TraceAnswerH\x00R\x05trace\x127\n" +
 	"\acontent\x18# \x01(\v2\x1b.raftboard.v1.ContentAnswerH\x00R\acontent\x128\n" +
-	"\bwho_read\x18  \x01(\v2\x1b.raftboard.v1.WhoReadAnswerH\x00R\awhoRead\x12.\n" +
+	"\bwho_read\x18  \x01(\v2\x1b.raftboard.v1.WhoReadAnswerH\x00R\awhoRead\x12+\n" +
+	"\x03why\x18! \x01(\v2\x17.raftboard.v1.WhyAnswerH\x00R\x03why\x12.\n" +
 	"\x04diff\x18$ \x01(\v2\x18.raftboard.v1.DiffAnswerH\x00R\x04diff\x121\n" +
 	"\x05phase\x18( \x01(\v2\x19.raftboard.v1.PhaseAnswerH\x00R\x05phase\x124\n" +
 	"\x06phases\x18) \x01(\v2\x1a.raftboard.v1.PhasesAnswerH\x00R\x06phases\x12=\n" +
@@ -8053,7 +8263,17 @@ const file_transport_pb_service_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x121\n" +
 	"\areaders\x18\x02 \x03(\v2\x17.raftboard.v1.ReaderRowR\areaders\x12\x1c\n" +
 	"\tforgotten\x18\x03 \x01(\x04R\tforgotten\x12\x18\n" +
-	"\adropped\x18\x04 \x01(\x04R\adropped\"Y\n" +
+	"\adropped\x18\x04 \x01(\x04R\adropped\"5\n" +
+	"\tWhyAnswer\x12(\n" +
+	"\x04rows\x18\x01 \x03(\v2\x14.raftboard.v1.WhyRowR\x04rows\"\xa0\x01\n" +
+	"\x06WhyRow\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x14\n" +
+	"\x05about\x18\x03 \x01(\tR\x05about\x12\"\n" +
+	"\rsince_wall_ms\x18\x04 \x01(\x03R\vsinceWallMs\x12\x1c\n" +
+	"\n" +
+	"ends_in_ms\x18\x05 \x01(\x03R\bendsInMs\x12\x18\n" +
+	"\acommand\x18\x06 \x01(\tR\acommand\"Y\n" +
 	"\tReaderRow\x122\n" +
 	"\x06reader\x18\x01 \x01(\v2\x1a.raftboard.board.v1.ReaderR\x06reader\x12\x18\n" +
 	"\aperhaps\x18\x02 \x01(\bR\aperhaps\"\x81\x01\n" +
@@ -8349,7 +8569,7 @@ func file_transport_pb_service_proto_rawDescGZIP() []byte {
 }
 
 var file_transport_pb_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
+var file_transport_pb_service_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
 var file_transport_pb_service_proto_goTypes = []any{
 	(Consistency)(0),           // 0: raftboard.v1.Consistency
 	(Change)(0),                // 1: raftboard.v1.Change
@@ -8370,119 +8590,122 @@ var file_transport_pb_service_proto_goTypes = []any{
 	(*TraceQuery)(nil),         // 16: raftboard.v1.TraceQuery
 	(*ContentQuery)(nil),       // 17: raftboard.v1.ContentQuery
 	(*DiffQuery)(nil),          // 18: raftboard.v1.DiffQuery
-	(*WhoReadQuery)(nil),       // 19: raftboard.v1.WhoReadQuery
-	(*LoopQuery)(nil),          // 20: raftboard.v1.LoopQuery
-	(*PhaseQuery)(nil),         // 21: raftboard.v1.PhaseQuery
-	(*ConflictsQuery)(nil),     // 22: raftboard.v1.ConflictsQuery
-	(*DetectQuery)(nil),        // 23: raftboard.v1.DetectQuery
-	(*PhasesQuery)(nil),        // 24: raftboard.v1.PhasesQuery
-	(*ReadResponse)(nil),       // 25: raftboard.v1.ReadResponse
-	(*GetAnswer)(nil),          // 26: raftboard.v1.GetAnswer
-	(*HistoryAnswer)(nil),      // 27: raftboard.v1.HistoryAnswer
-	(*ListItem)(nil),           // 28: raftboard.v1.ListItem
-	(*ListAnswer)(nil),         // 29: raftboard.v1.ListAnswer
-	(*DumpAnswer)(nil),         // 30: raftboard.v1.DumpAnswer
-	(*LeasesAnswer)(nil),       // 31: raftboard.v1.LeasesAnswer
-	(*LeaseRow)(nil),           // 32: raftboard.v1.LeaseRow
-	(*EventsAnswer)(nil),       // 33: raftboard.v1.EventsAnswer
-	(*DescribeAnswer)(nil),     // 34: raftboard.v1.DescribeAnswer
-	(*StatsAnswer)(nil),        // 35: raftboard.v1.StatsAnswer
-	(*SpaceStats)(nil),         // 36: raftboard.v1.SpaceStats
-	(*DiffItem)(nil),           // 37: raftboard.v1.DiffItem
-	(*DiffAnswer)(nil),         // 38: raftboard.v1.DiffAnswer
-	(*BoardsAnswer)(nil),       // 39: raftboard.v1.BoardsAnswer
-	(*BoardRow)(nil),           // 40: raftboard.v1.BoardRow
-	(*ViewAnswer)(nil),         // 41: raftboard.v1.ViewAnswer
-	(*ContentAnswer)(nil),      // 42: raftboard.v1.ContentAnswer
-	(*TraceAnswer)(nil),        // 43: raftboard.v1.TraceAnswer
-	(*TraceRow)(nil),           // 44: raftboard.v1.TraceRow
-	(*PhaseAnswer)(nil),        // 45: raftboard.v1.PhaseAnswer
-	(*ConflictsAnswer)(nil),    // 46: raftboard.v1.ConflictsAnswer
-	(*DetectAnswer)(nil),       // 47: raftboard.v1.DetectAnswer
-	(*PhasesAnswer)(nil),       // 48: raftboard.v1.PhasesAnswer
-	(*WhoReadAnswer)(nil),      // 49: raftboard.v1.WhoReadAnswer
-	(*ReaderRow)(nil),          // 50: raftboard.v1.ReaderRow
-	(*LoopAnswer)(nil),         // 51: raftboard.v1.LoopAnswer
-	(*SessionRequest)(nil),     // 52: raftboard.v1.SessionRequest
-	(*Cancel)(nil),             // 53: raftboard.v1.Cancel
-	(*SessionResponse)(nil),    // 54: raftboard.v1.SessionResponse
-	(*Goodbye)(nil),            // 55: raftboard.v1.Goodbye
-	(*WatchRequest)(nil),       // 56: raftboard.v1.WatchRequest
-	(*WatchResponse)(nil),      // 57: raftboard.v1.WatchResponse
-	(*WatchOpened)(nil),        // 58: raftboard.v1.WatchOpened
-	(*SnapshotEnd)(nil),        // 59: raftboard.v1.SnapshotEnd
-	(*WatchEvents)(nil),        // 60: raftboard.v1.WatchEvents
-	(*WatchEvent)(nil),         // 61: raftboard.v1.WatchEvent
-	(*Bookmark)(nil),           // 62: raftboard.v1.Bookmark
-	(*ExportRequest)(nil),      // 63: raftboard.v1.ExportRequest
-	(*ExportResponse)(nil),     // 64: raftboard.v1.ExportResponse
-	(*ExportHeader)(nil),       // 65: raftboard.v1.ExportHeader
-	(*ExportRecords)(nil),      // 66: raftboard.v1.ExportRecords
-	(*ExportEnd)(nil),          // 67: raftboard.v1.ExportEnd
-	(*StatusRequest)(nil),      // 68: raftboard.v1.StatusRequest
-	(*StatusResponse)(nil),     // 69: raftboard.v1.StatusResponse
-	(*NodeState)(nil),          // 70: raftboard.v1.NodeState
-	(*NodesRequest)(nil),       // 71: raftboard.v1.NodesRequest
-	(*NodesResponse)(nil),      // 72: raftboard.v1.NodesResponse
-	(*AddRequest)(nil),         // 73: raftboard.v1.AddRequest
-	(*AddResponse)(nil),        // 74: raftboard.v1.AddResponse
-	(*RemoveRequest)(nil),      // 75: raftboard.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 76: raftboard.v1.RemoveResponse
-	(*PromoteRequest)(nil),     // 77: raftboard.v1.PromoteRequest
-	(*PromoteResponse)(nil),    // 78: raftboard.v1.PromoteResponse
-	(*DemoteRequest)(nil),      // 79: raftboard.v1.DemoteRequest
-	(*DemoteResponse)(nil),     // 80: raftboard.v1.DemoteResponse
-	(*StepDownRequest)(nil),    // 81: raftboard.v1.StepDownRequest
-	(*StepDownResponse)(nil),   // 82: raftboard.v1.StepDownResponse
-	(*SettingsRequest)(nil),    // 83: raftboard.v1.SettingsRequest
-	(*SettingsResponse)(nil),   // 84: raftboard.v1.SettingsResponse
-	(*SnapshotRequest)(nil),    // 85: raftboard.v1.SnapshotRequest
-	(*SnapshotChunk)(nil),      // 86: raftboard.v1.SnapshotChunk
-	(*MembersRequest)(nil),     // 87: raftboard.v1.MembersRequest
-	(*MembersResponse)(nil),    // 88: raftboard.v1.MembersResponse
-	(*Timing)(nil),             // 89: raftboard.v1.Timing
-	(*HelloRequest)(nil),       // 90: raftboard.v1.HelloRequest
-	(*HelloResponse)(nil),      // 91: raftboard.v1.HelloResponse
-	(*IntentRequest)(nil),      // 92: raftboard.v1.IntentRequest
-	(*IntentResponse)(nil),     // 93: raftboard.v1.IntentResponse
-	(*JoinRequest)(nil),        // 94: raftboard.v1.JoinRequest
-	(*JoinResponse)(nil),       // 95: raftboard.v1.JoinResponse
-	(*ForwardRequest)(nil),     // 96: raftboard.v1.ForwardRequest
-	(*ForwardResponse)(nil),    // 97: raftboard.v1.ForwardResponse
-	(*FenceRequest)(nil),       // 98: raftboard.v1.FenceRequest
-	(*FenceResponse)(nil),      // 99: raftboard.v1.FenceResponse
-	(*DigestRequest)(nil),      // 100: raftboard.v1.DigestRequest
-	(*DigestResponse)(nil),     // 101: raftboard.v1.DigestResponse
-	(*NodeStatusRequest)(nil),  // 102: raftboard.v1.NodeStatusRequest
-	(*NodeStatusResponse)(nil), // 103: raftboard.v1.NodeStatusResponse
-	(*pb.Command)(nil),         // 104: raftboard.board.v1.Command
-	(*pb.Result)(nil),          // 105: raftboard.board.v1.Result
-	(pb.LeaseState)(0),         // 106: raftboard.board.v1.LeaseState
-	(pb.Kind)(0),               // 107: raftboard.board.v1.Kind
-	(*pb.Ended)(nil),           // 108: raftboard.board.v1.Ended
-	(*pb.Entry)(nil),           // 109: raftboard.board.v1.Entry
-	(*pb.Lease)(nil),           // 110: raftboard.board.v1.Lease
-	(pb.Mode)(0),               // 111: raftboard.board.v1.Mode
-	(*pb.Mark)(nil),            // 112: raftboard.board.v1.Mark
-	(*pb.Event)(nil),           // 113: raftboard.board.v1.Event
-	(*pb.BoardHead)(nil),       // 114: raftboard.board.v1.BoardHead
-	(*pb.NamespaceCounts)(nil), // 115: raftboard.board.v1.NamespaceCounts
-	(*pb.Counters)(nil),        // 116: raftboard.board.v1.Counters
-	(*pb.ReadPair)(nil),        // 117: raftboard.board.v1.ReadPair
-	(*pb.Usage)(nil),           // 118: raftboard.board.v1.Usage
-	(*pb.ClusterRecord)(nil),   // 119: raftboard.board.v1.ClusterRecord
-	(*pb.Invalidation)(nil),    // 120: raftboard.board.v1.Invalidation
-	(*pb.Phase)(nil),           // 121: raftboard.board.v1.Phase
-	(*pb.PhaseData)(nil),       // 122: raftboard.board.v1.PhaseData
-	(*pb.PhaseConflict)(nil),   // 123: raftboard.board.v1.PhaseConflict
-	(*pb.Reader)(nil),          // 124: raftboard.board.v1.Reader
-	(*pb.Loop)(nil),            // 125: raftboard.board.v1.Loop
-	(*pb.SnapshotRecord)(nil),  // 126: raftboard.board.v1.SnapshotRecord
-	(*pb.Node)(nil),            // 127: raftboard.board.v1.Node
+	(*WhyQuery)(nil),           // 19: raftboard.v1.WhyQuery
+	(*WhoReadQuery)(nil),       // 20: raftboard.v1.WhoReadQuery
+	(*LoopQuery)(nil),          // 21: raftboard.v1.LoopQuery
+	(*PhaseQuery)(nil),         // 22: raftboard.v1.PhaseQuery
+	(*ConflictsQuery)(nil),     // 23: raftboard.v1.ConflictsQuery
+	(*DetectQuery)(nil),        // 24: raftboard.v1.DetectQuery
+	(*PhasesQuery)(nil),        // 25: raftboard.v1.PhasesQuery
+	(*ReadResponse)(nil),       // 26: raftboard.v1.ReadResponse
+	(*GetAnswer)(nil),          // 27: raftboard.v1.GetAnswer
+	(*HistoryAnswer)(nil),      // 28: raftboard.v1.HistoryAnswer
+	(*ListItem)(nil),           // 29: raftboard.v1.ListItem
+	(*ListAnswer)(nil),         // 30: raftboard.v1.ListAnswer
+	(*DumpAnswer)(nil),         // 31: raftboard.v1.DumpAnswer
+	(*LeasesAnswer)(nil),       // 32: raftboard.v1.LeasesAnswer
+	(*LeaseRow)(nil),           // 33: raftboard.v1.LeaseRow
+	(*EventsAnswer)(nil),       // 34: raftboard.v1.EventsAnswer
+	(*DescribeAnswer)(nil),     // 35: raftboard.v1.DescribeAnswer
+	(*StatsAnswer)(nil),        // 36: raftboard.v1.StatsAnswer
+	(*SpaceStats)(nil),         // 37: raftboard.v1.SpaceStats
+	(*DiffItem)(nil),           // 38: raftboard.v1.DiffItem
+	(*DiffAnswer)(nil),         // 39: raftboard.v1.DiffAnswer
+	(*BoardsAnswer)(nil),       // 40: raftboard.v1.BoardsAnswer
+	(*BoardRow)(nil),           // 41: raftboard.v1.BoardRow
+	(*ViewAnswer)(nil),         // 42: raftboard.v1.ViewAnswer
+	(*ContentAnswer)(nil),      // 43: raftboard.v1.ContentAnswer
+	(*TraceAnswer)(nil),        // 44: raftboard.v1.TraceAnswer
+	(*TraceRow)(nil),           // 45: raftboard.v1.TraceRow
+	(*PhaseAnswer)(nil),        // 46: raftboard.v1.PhaseAnswer
+	(*ConflictsAnswer)(nil),    // 47: raftboard.v1.ConflictsAnswer
+	(*DetectAnswer)(nil),       // 48: raftboard.v1.DetectAnswer
+	(*PhasesAnswer)(nil),       // 49: raftboard.v1.PhasesAnswer
+	(*WhoReadAnswer)(nil),      // 50: raftboard.v1.WhoReadAnswer
+	(*WhyAnswer)(nil),          // 51: raftboard.v1.WhyAnswer
+	(*WhyRow)(nil),             // 52: raftboard.v1.WhyRow
+	(*ReaderRow)(nil),          // 53: raftboard.v1.ReaderRow
+	(*LoopAnswer)(nil),         // 54: raftboard.v1.LoopAnswer
+	(*SessionRequest)(nil),     // 55: raftboard.v1.SessionRequest
+	(*Cancel)(nil),             // 56: raftboard.v1.Cancel
+	(*SessionResponse)(nil),    // 57: raftboard.v1.SessionResponse
+	(*Goodbye)(nil),            // 58: raftboard.v1.Goodbye
+	(*WatchRequest)(nil),       // 59: raftboard.v1.WatchRequest
+	(*WatchResponse)(nil),      // 60: raftboard.v1.WatchResponse
+	(*WatchOpened)(nil),        // 61: raftboard.v1.WatchOpened
+	(*SnapshotEnd)(nil),        // 62: raftboard.v1.SnapshotEnd
+	(*WatchEvents)(nil),        // 63: raftboard.v1.WatchEvents
+	(*WatchEvent)(nil),         // 64: raftboard.v1.WatchEvent
+	(*Bookmark)(nil),           // 65: raftboard.v1.Bookmark
+	(*ExportRequest)(nil),      // 66: raftboard.v1.ExportRequest
+	(*ExportResponse)(nil),     // 67: raftboard.v1.ExportResponse
+	(*ExportHeader)(nil),       // 68: raftboard.v1.ExportHeader
+	(*ExportRecords)(nil),      // 69: raftboard.v1.ExportRecords
+	(*ExportEnd)(nil),          // 70: raftboard.v1.ExportEnd
+	(*StatusRequest)(nil),      // 71: raftboard.v1.StatusRequest
+	(*StatusResponse)(nil),     // 72: raftboard.v1.StatusResponse
+	(*NodeState)(nil),          // 73: raftboard.v1.NodeState
+	(*NodesRequest)(nil),       // 74: raftboard.v1.NodesRequest
+	(*NodesResponse)(nil),      // 75: raftboard.v1.NodesResponse
+	(*AddRequest)(nil),         // 76: raftboard.v1.AddRequest
+	(*AddResponse)(nil),        // 77: raftboard.v1.AddResponse
+	(*RemoveRequest)(nil),      // 78: raftboard.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 79: raftboard.v1.RemoveResponse
+	(*PromoteRequest)(nil),     // 80: raftboard.v1.PromoteRequest
+	(*PromoteResponse)(nil),    // 81: raftboard.v1.PromoteResponse
+	(*DemoteRequest)(nil),      // 82: raftboard.v1.DemoteRequest
+	(*DemoteResponse)(nil),     // 83: raftboard.v1.DemoteResponse
+	(*StepDownRequest)(nil),    // 84: raftboard.v1.StepDownRequest
+	(*StepDownResponse)(nil),   // 85: raftboard.v1.StepDownResponse
+	(*SettingsRequest)(nil),    // 86: raftboard.v1.SettingsRequest
+	(*SettingsResponse)(nil),   // 87: raftboard.v1.SettingsResponse
+	(*SnapshotRequest)(nil),    // 88: raftboard.v1.SnapshotRequest
+	(*SnapshotChunk)(nil),      // 89: raftboard.v1.SnapshotChunk
+	(*MembersRequest)(nil),     // 90: raftboard.v1.MembersRequest
+	(*MembersResponse)(nil),    // 91: raftboard.v1.MembersResponse
+	(*Timing)(nil),             // 92: raftboard.v1.Timing
+	(*HelloRequest)(nil),       // 93: raftboard.v1.HelloRequest
+	(*HelloResponse)(nil),      // 94: raftboard.v1.HelloResponse
+	(*IntentRequest)(nil),      // 95: raftboard.v1.IntentRequest
+	(*IntentResponse)(nil),     // 96: raftboard.v1.IntentResponse
+	(*JoinRequest)(nil),        // 97: raftboard.v1.JoinRequest
+	(*JoinResponse)(nil),       // 98: raftboard.v1.JoinResponse
+	(*ForwardRequest)(nil),     // 99: raftboard.v1.ForwardRequest
+	(*ForwardResponse)(nil),    // 100: raftboard.v1.ForwardResponse
+	(*FenceRequest)(nil),       // 101: raftboard.v1.FenceRequest
+	(*FenceResponse)(nil),      // 102: raftboard.v1.FenceResponse
+	(*DigestRequest)(nil),      // 103: raftboard.v1.DigestRequest
+	(*DigestResponse)(nil),     // 104: raftboard.v1.DigestResponse
+	(*NodeStatusRequest)(nil),  // 105: raftboard.v1.NodeStatusRequest
+	(*NodeStatusResponse)(nil), // 106: raftboard.v1.NodeStatusResponse
+	(*pb.Command)(nil),         // 107: raftboard.board.v1.Command
+	(*pb.Result)(nil),          // 108: raftboard.board.v1.Result
+	(pb.LeaseState)(0),         // 109: raftboard.board.v1.LeaseState
+	(pb.Kind)(0),               // 110: raftboard.board.v1.Kind
+	(*pb.Ended)(nil),           // 111: raftboard.board.v1.Ended
+	(*pb.Entry)(nil),           // 112: raftboard.board.v1.Entry
+	(*pb.Lease)(nil),           // 113: raftboard.board.v1.Lease
+	(pb.Mode)(0),               // 114: raftboard.board.v1.Mode
+	(*pb.Mark)(nil),            // 115: raftboard.board.v1.Mark
+	(*pb.Event)(nil),           // 116: raftboard.board.v1.Event
+	(*pb.BoardHead)(nil),       // 117: raftboard.board.v1.BoardHead
+	(*pb.NamespaceCounts)(nil), // 118: raftboard.board.v1.NamespaceCounts
+	(*pb.Counters)(nil),        // 119: raftboard.board.v1.Counters
+	(*pb.ReadPair)(nil),        // 120: raftboard.board.v1.ReadPair
+	(*pb.Usage)(nil),           // 121: raftboard.board.v1.Usage
+	(*pb.ClusterRecord)(nil),   // 122: raftboard.board.v1.ClusterRecord
+	(*pb.Invalidation)(nil),    // 123: raftboard.board.v1.Invalidation
+	(*pb.Phase)(nil),           // 124: raftboard.board.v1.Phase
+	(*pb.PhaseData)(nil),       // 125: raftboard.board.v1.PhaseData
+	(*pb.PhaseConflict)(nil),   // 126: raftboard.board.v1.PhaseConflict
+	(*pb.Reader)(nil),          // 127: raftboard.board.v1.Reader
+	(*pb.Loop)(nil),            // 128: raftboard.board.v1.Loop
+	(*pb.SnapshotRecord)(nil),  // 129: raftboard.board.v1.SnapshotRecord
+	(*pb.Node)(nil),            // 130: raftboard.board.v1.Node
 }
 var file_transport_pb_service_proto_depIdxs = []int32{
-	104, // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
-	105, // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
+	107, // 0: raftboard.v1.ApplyRequest.command:type_name -> raftboard.board.v1.Command
+	108, // 1: raftboard.v1.ApplyResponse.result:type_name -> raftboard.board.v1.Result
 	2,   // 2: raftboard.v1.ApplyResponse.leader:type_name -> raftboard.v1.Leader
 	0,   // 3: raftboard.v1.ReadRequest.consistency:type_name -> raftboard.v1.Consistency
 	6,   // 4: raftboard.v1.ReadRequest.get:type_name -> raftboard.v1.GetQuery
@@ -8494,175 +8717,178 @@ var file_transport_pb_service_proto_depIdxs = []int32{
 	12,  // 10: raftboard.v1.ReadRequest.describe:type_name -> raftboard.v1.DescribeQuery
 	13,  // 11: raftboard.v1.ReadRequest.stats:type_name -> raftboard.v1.StatsQuery
 	14,  // 12: raftboard.v1.ReadRequest.boards:type_name -> raftboard.v1.BoardsQuery
-	20,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
+	21,  // 13: raftboard.v1.ReadRequest.loop_status:type_name -> raftboard.v1.LoopQuery
 	15,  // 14: raftboard.v1.ReadRequest.view:type_name -> raftboard.v1.ViewQuery
 	16,  // 15: raftboard.v1.ReadRequest.trace:type_name -> raftboard.v1.TraceQuery
 	17,  // 16: raftboard.v1.ReadRequest.content:type_name -> raftboard.v1.ContentQuery
-	19,  // 17: raftboard.v1.ReadRequest.who_read:type_name -> raftboard.v1.WhoReadQuery
-	18,  // 18: raftboard.v1.ReadRequest.diff:type_name -> raftboard.v1.DiffQuery
-	21,  // 19: raftboard.v1.ReadRequest.phase:type_name -> raftboard.v1.PhaseQuery
-	24,  // 20: raftboard.v1.ReadRequest.phases:type_name -> raftboard.v1.PhasesQuery
-	22,  // 21: raftboard.v1.ReadRequest.conflicts:type_name -> raftboard.v1.ConflictsQuery
-	23,  // 22: raftboard.v1.ReadRequest.detect:type_name -> raftboard.v1.DetectQuery
-	106, // 23: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
-	107, // 24: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
-	105, // 25: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
-	2,   // 26: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
-	108, // 27: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
-	26,  // 28: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
-	27,  // 29: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
-	29,  // 30: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
-	30,  // 31: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
-	31,  // 32: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
-	33,  // 33: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
-	34,  // 34: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
-	35,  // 35: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
-	39,  // 36: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
-	51,  // 37: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
-	41,  // 38: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
-	43,  // 39: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
-	42,  // 40: raftboard.v1.ReadResponse.content:type_name -> raftboard.v1.ContentAnswer
-	49,  // 41: raftboard.v1.ReadResponse.who_read:type_name -> raftboard.v1.WhoReadAnswer
-	38,  // 42: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
-	45,  // 43: raftboard.v1.ReadResponse.phase:type_name -> raftboard.v1.PhaseAnswer
-	48,  // 44: raftboard.v1.ReadResponse.phases:type_name -> raftboard.v1.PhasesAnswer
-	46,  // 45: raftboard.v1.ReadResponse.conflicts:type_name -> raftboard.v1.ConflictsAnswer
-	47,  // 46: raftboard.v1.ReadResponse.detect:type_name -> raftboard.v1.DetectAnswer
-	109, // 47: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
-	110, // 48: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
-	111, // 49: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
-	112, // 50: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
-	109, // 51: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
-	112, // 52: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
-	28,  // 53: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
-	109, // 54: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
-	110, // 55: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
-	112, // 56: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
-	32,  // 57: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
-	110, // 58: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
-	113, // 59: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
-	114, // 60: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
-	115, // 61: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
-	116, // 62: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
-	115, // 63: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
-	113, // 64: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
-	117, // 65: raftboard.v1.StatsAnswer.read_pairs:type_name -> raftboard.board.v1.ReadPair
-	36,  // 66: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
-	118, // 67: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
-	1,   // 68: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
-	109, // 69: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
-	109, // 70: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
-	37,  // 71: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
-	40,  // 72: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
-	119, // 73: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	112, // 74: raftboard.v1.ContentAnswer.marks:type_name -> raftboard.board.v1.Mark
-	109, // 75: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
-	112, // 76: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
-	44,  // 77: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
-	50,  // 78: raftboard.v1.TraceAnswer.readers:type_name -> raftboard.v1.ReaderRow
-	109, // 79: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
-	120, // 80: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
-	121, // 81: raftboard.v1.PhaseAnswer.phase:type_name -> raftboard.board.v1.Phase
-	122, // 82: raftboard.v1.PhaseAnswer.data:type_name -> raftboard.board.v1.PhaseData
-	123, // 83: raftboard.v1.ConflictsAnswer.conflicts:type_name -> raftboard.board.v1.PhaseConflict
-	45,  // 84: raftboard.v1.PhasesAnswer.phases:type_name -> raftboard.v1.PhaseAnswer
-	50,  // 85: raftboard.v1.WhoReadAnswer.readers:type_name -> raftboard.v1.ReaderRow
-	124, // 86: raftboard.v1.ReaderRow.reader:type_name -> raftboard.board.v1.Reader
-	125, // 87: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
-	110, // 88: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
-	3,   // 89: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
-	5,   // 90: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
-	53,  // 91: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
-	4,   // 92: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
-	25,  // 93: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
-	55,  // 94: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
-	2,   // 95: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
-	107, // 96: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
-	58,  // 97: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
-	109, // 98: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
-	59,  // 99: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
-	60,  // 100: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
-	62,  // 101: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
-	105, // 102: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
-	61,  // 103: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
-	113, // 104: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
-	109, // 105: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
-	65,  // 106: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
-	66,  // 107: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
-	67,  // 108: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
-	126, // 109: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
-	119, // 110: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
-	70,  // 111: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 112: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
-	40,  // 113: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
-	70,  // 114: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
-	2,   // 115: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
-	2,   // 116: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
-	127, // 117: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
-	127, // 118: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
-	89,  // 119: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
-	127, // 120: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
-	2,   // 121: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
-	127, // 122: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
-	89,  // 123: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
-	127, // 124: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
-	127, // 125: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
-	89,  // 126: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
-	127, // 127: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
-	104, // 128: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
-	105, // 129: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
-	2,   // 130: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
-	105, // 131: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
-	70,  // 132: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
-	52,  // 133: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
-	3,   // 134: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
-	5,   // 135: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
-	56,  // 136: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
-	63,  // 137: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
-	68,  // 138: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
-	71,  // 139: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
-	73,  // 140: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
-	75,  // 141: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
-	77,  // 142: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
-	79,  // 143: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
-	81,  // 144: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
-	83,  // 145: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
-	85,  // 146: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
-	87,  // 147: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
-	90,  // 148: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
-	92,  // 149: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
-	94,  // 150: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
-	96,  // 151: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
-	98,  // 152: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
-	100, // 153: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
-	102, // 154: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
-	54,  // 155: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
-	4,   // 156: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
-	25,  // 157: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
-	57,  // 158: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
-	64,  // 159: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
-	69,  // 160: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
-	72,  // 161: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
-	74,  // 162: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
-	76,  // 163: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
-	78,  // 164: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
-	80,  // 165: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
-	82,  // 166: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
-	84,  // 167: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
-	86,  // 168: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
-	88,  // 169: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
-	91,  // 170: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
-	93,  // 171: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
-	95,  // 172: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
-	97,  // 173: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
-	99,  // 174: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
-	101, // 175: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
-	103, // 176: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
-	155, // [155:177] is the sub-list for method output_type
-	133, // [133:155] is the sub-list for method input_type
-	133, // [133:133] is the sub-list for extension type_name
-	133, // [133:133] is the sub-list for extension extendee
-	0,   // [0:133] is the sub-list for field type_name
+	20,  // 17: raftboard.v1.ReadRequest.who_read:type_name -> raftboard.v1.WhoReadQuery
+	19,  // 18: raftboard.v1.ReadRequest.why:type_name -> raftboard.v1.WhyQuery
+	18,  // 19: raftboard.v1.ReadRequest.diff:type_name -> raftboard.v1.DiffQuery
+	22,  // 20: raftboard.v1.ReadRequest.phase:type_name -> raftboard.v1.PhaseQuery
+	25,  // 21: raftboard.v1.ReadRequest.phases:type_name -> raftboard.v1.PhasesQuery
+	23,  // 22: raftboard.v1.ReadRequest.conflicts:type_name -> raftboard.v1.ConflictsQuery
+	24,  // 23: raftboard.v1.ReadRequest.detect:type_name -> raftboard.v1.DetectQuery
+	109, // 24: raftboard.v1.LeasesQuery.states:type_name -> raftboard.board.v1.LeaseState
+	110, // 25: raftboard.v1.EventsQuery.kinds:type_name -> raftboard.board.v1.Kind
+	108, // 26: raftboard.v1.ReadResponse.failure:type_name -> raftboard.board.v1.Result
+	2,   // 27: raftboard.v1.ReadResponse.leader:type_name -> raftboard.v1.Leader
+	111, // 28: raftboard.v1.ReadResponse.ended:type_name -> raftboard.board.v1.Ended
+	27,  // 29: raftboard.v1.ReadResponse.get:type_name -> raftboard.v1.GetAnswer
+	28,  // 30: raftboard.v1.ReadResponse.history:type_name -> raftboard.v1.HistoryAnswer
+	30,  // 31: raftboard.v1.ReadResponse.list:type_name -> raftboard.v1.ListAnswer
+	31,  // 32: raftboard.v1.ReadResponse.dump:type_name -> raftboard.v1.DumpAnswer
+	32,  // 33: raftboard.v1.ReadResponse.leases:type_name -> raftboard.v1.LeasesAnswer
+	34,  // 34: raftboard.v1.ReadResponse.events:type_name -> raftboard.v1.EventsAnswer
+	35,  // 35: raftboard.v1.ReadResponse.describe:type_name -> raftboard.v1.DescribeAnswer
+	36,  // 36: raftboard.v1.ReadResponse.stats:type_name -> raftboard.v1.StatsAnswer
+	40,  // 37: raftboard.v1.ReadResponse.boards:type_name -> raftboard.v1.BoardsAnswer
+	54,  // 38: raftboard.v1.ReadResponse.loop_status:type_name -> raftboard.v1.LoopAnswer
+	42,  // 39: raftboard.v1.ReadResponse.view:type_name -> raftboard.v1.ViewAnswer
+	44,  // 40: raftboard.v1.ReadResponse.trace:type_name -> raftboard.v1.TraceAnswer
+	43,  // 41: raftboard.v1.ReadResponse.content:type_name -> raftboard.v1.ContentAnswer
+	50,  // 42: raftboard.v1.ReadResponse.who_read:type_name -> raftboard.v1.WhoReadAnswer
+	51,  // 43: raftboard.v1.ReadResponse.why:type_name -> raftboard.v1.WhyAnswer
+	39,  // 44: raftboard.v1.ReadResponse.diff:type_name -> raftboard.v1.DiffAnswer
+	46,  // 45: raftboard.v1.ReadResponse.phase:type_name -> raftboard.v1.PhaseAnswer
+	49,  // 46: raftboard.v1.ReadResponse.phases:type_name -> raftboard.v1.PhasesAnswer
+	47,  // 47: raftboard.v1.ReadResponse.conflicts:type_name -> raftboard.v1.ConflictsAnswer
+	48,  // 48: raftboard.v1.ReadResponse.detect:type_name -> raftboard.v1.DetectAnswer
+	112, // 49: raftboard.v1.GetAnswer.entry:type_name -> raftboard.board.v1.Entry
+	113, // 50: raftboard.v1.GetAnswer.lease:type_name -> raftboard.board.v1.Lease
+	114, // 51: raftboard.v1.GetAnswer.mode:type_name -> raftboard.board.v1.Mode
+	115, // 52: raftboard.v1.GetAnswer.mark:type_name -> raftboard.board.v1.Mark
+	112, // 53: raftboard.v1.HistoryAnswer.entries:type_name -> raftboard.board.v1.Entry
+	115, // 54: raftboard.v1.HistoryAnswer.marks:type_name -> raftboard.board.v1.Mark
+	29,  // 55: raftboard.v1.ListAnswer.items:type_name -> raftboard.v1.ListItem
+	112, // 56: raftboard.v1.DumpAnswer.entries:type_name -> raftboard.board.v1.Entry
+	113, // 57: raftboard.v1.DumpAnswer.leases:type_name -> raftboard.board.v1.Lease
+	115, // 58: raftboard.v1.DumpAnswer.marks:type_name -> raftboard.board.v1.Mark
+	33,  // 59: raftboard.v1.LeasesAnswer.leases:type_name -> raftboard.v1.LeaseRow
+	113, // 60: raftboard.v1.LeaseRow.lease:type_name -> raftboard.board.v1.Lease
+	116, // 61: raftboard.v1.EventsAnswer.events:type_name -> raftboard.board.v1.Event
+	117, // 62: raftboard.v1.DescribeAnswer.head:type_name -> raftboard.board.v1.BoardHead
+	118, // 63: raftboard.v1.DescribeAnswer.counts:type_name -> raftboard.board.v1.NamespaceCounts
+	119, // 64: raftboard.v1.StatsAnswer.counters:type_name -> raftboard.board.v1.Counters
+	118, // 65: raftboard.v1.StatsAnswer.namespaces:type_name -> raftboard.board.v1.NamespaceCounts
+	116, // 66: raftboard.v1.StatsAnswer.persistent_conflicts:type_name -> raftboard.board.v1.Event
+	120, // 67: raftboard.v1.StatsAnswer.read_pairs:type_name -> raftboard.board.v1.ReadPair
+	37,  // 68: raftboard.v1.StatsAnswer.spaces:type_name -> raftboard.v1.SpaceStats
+	121, // 69: raftboard.v1.SpaceStats.usage:type_name -> raftboard.board.v1.Usage
+	1,   // 70: raftboard.v1.DiffItem.change:type_name -> raftboard.v1.Change
+	112, // 71: raftboard.v1.DiffItem.before:type_name -> raftboard.board.v1.Entry
+	112, // 72: raftboard.v1.DiffItem.after:type_name -> raftboard.board.v1.Entry
+	38,  // 73: raftboard.v1.DiffAnswer.items:type_name -> raftboard.v1.DiffItem
+	41,  // 74: raftboard.v1.BoardsAnswer.boards:type_name -> raftboard.v1.BoardRow
+	122, // 75: raftboard.v1.BoardsAnswer.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	115, // 76: raftboard.v1.ContentAnswer.marks:type_name -> raftboard.board.v1.Mark
+	112, // 77: raftboard.v1.TraceAnswer.entry:type_name -> raftboard.board.v1.Entry
+	115, // 78: raftboard.v1.TraceAnswer.mark:type_name -> raftboard.board.v1.Mark
+	45,  // 79: raftboard.v1.TraceAnswer.rows:type_name -> raftboard.v1.TraceRow
+	53,  // 80: raftboard.v1.TraceAnswer.readers:type_name -> raftboard.v1.ReaderRow
+	112, // 81: raftboard.v1.TraceRow.entry:type_name -> raftboard.board.v1.Entry
+	123, // 82: raftboard.v1.TraceRow.invalidation:type_name -> raftboard.board.v1.Invalidation
+	124, // 83: raftboard.v1.PhaseAnswer.phase:type_name -> raftboard.board.v1.Phase
+	125, // 84: raftboard.v1.PhaseAnswer.data:type_name -> raftboard.board.v1.PhaseData
+	126, // 85: raftboard.v1.ConflictsAnswer.conflicts:type_name -> raftboard.board.v1.PhaseConflict
+	46,  // 86: raftboard.v1.PhasesAnswer.phases:type_name -> raftboard.v1.PhaseAnswer
+	53,  // 87: raftboard.v1.WhoReadAnswer.readers:type_name -> raftboard.v1.ReaderRow
+	52,  // 88: raftboard.v1.WhyAnswer.rows:type_name -> raftboard.v1.WhyRow
+	127, // 89: raftboard.v1.ReaderRow.reader:type_name -> raftboard.board.v1.Reader
+	128, // 90: raftboard.v1.LoopAnswer.loop:type_name -> raftboard.board.v1.Loop
+	113, // 91: raftboard.v1.LoopAnswer.leases:type_name -> raftboard.board.v1.Lease
+	3,   // 92: raftboard.v1.SessionRequest.apply:type_name -> raftboard.v1.ApplyRequest
+	5,   // 93: raftboard.v1.SessionRequest.read:type_name -> raftboard.v1.ReadRequest
+	56,  // 94: raftboard.v1.SessionRequest.cancel:type_name -> raftboard.v1.Cancel
+	4,   // 95: raftboard.v1.SessionResponse.applied:type_name -> raftboard.v1.ApplyResponse
+	26,  // 96: raftboard.v1.SessionResponse.read:type_name -> raftboard.v1.ReadResponse
+	58,  // 97: raftboard.v1.SessionResponse.goodbye:type_name -> raftboard.v1.Goodbye
+	2,   // 98: raftboard.v1.Goodbye.leader:type_name -> raftboard.v1.Leader
+	110, // 99: raftboard.v1.WatchRequest.kinds:type_name -> raftboard.board.v1.Kind
+	61,  // 100: raftboard.v1.WatchResponse.opened:type_name -> raftboard.v1.WatchOpened
+	112, // 101: raftboard.v1.WatchResponse.entry:type_name -> raftboard.board.v1.Entry
+	62,  // 102: raftboard.v1.WatchResponse.snapshot_end:type_name -> raftboard.v1.SnapshotEnd
+	63,  // 103: raftboard.v1.WatchResponse.events:type_name -> raftboard.v1.WatchEvents
+	65,  // 104: raftboard.v1.WatchResponse.bookmark:type_name -> raftboard.v1.Bookmark
+	108, // 105: raftboard.v1.WatchResponse.cut:type_name -> raftboard.board.v1.Result
+	64,  // 106: raftboard.v1.WatchEvents.events:type_name -> raftboard.v1.WatchEvent
+	116, // 107: raftboard.v1.WatchEvent.event:type_name -> raftboard.board.v1.Event
+	112, // 108: raftboard.v1.WatchEvent.entry:type_name -> raftboard.board.v1.Entry
+	68,  // 109: raftboard.v1.ExportResponse.header:type_name -> raftboard.v1.ExportHeader
+	69,  // 110: raftboard.v1.ExportResponse.records:type_name -> raftboard.v1.ExportRecords
+	70,  // 111: raftboard.v1.ExportResponse.end:type_name -> raftboard.v1.ExportEnd
+	129, // 112: raftboard.v1.ExportRecords.records:type_name -> raftboard.board.v1.SnapshotRecord
+	122, // 113: raftboard.v1.StatusResponse.cluster:type_name -> raftboard.board.v1.ClusterRecord
+	73,  // 114: raftboard.v1.StatusResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 115: raftboard.v1.StatusResponse.leader:type_name -> raftboard.v1.Leader
+	41,  // 116: raftboard.v1.StatusResponse.boards:type_name -> raftboard.v1.BoardRow
+	73,  // 117: raftboard.v1.NodesResponse.nodes:type_name -> raftboard.v1.NodeState
+	2,   // 118: raftboard.v1.StepDownResponse.leader:type_name -> raftboard.v1.Leader
+	2,   // 119: raftboard.v1.MembersResponse.leader:type_name -> raftboard.v1.Leader
+	130, // 120: raftboard.v1.MembersResponse.members:type_name -> raftboard.board.v1.Node
+	130, // 121: raftboard.v1.HelloRequest.node:type_name -> raftboard.board.v1.Node
+	92,  // 122: raftboard.v1.HelloRequest.timing:type_name -> raftboard.v1.Timing
+	130, // 123: raftboard.v1.HelloResponse.node:type_name -> raftboard.board.v1.Node
+	2,   // 124: raftboard.v1.HelloResponse.leader:type_name -> raftboard.v1.Leader
+	130, // 125: raftboard.v1.HelloResponse.nodes:type_name -> raftboard.board.v1.Node
+	92,  // 126: raftboard.v1.HelloResponse.timing:type_name -> raftboard.v1.Timing
+	130, // 127: raftboard.v1.IntentRequest.members:type_name -> raftboard.board.v1.Node
+	130, // 128: raftboard.v1.JoinRequest.node:type_name -> raftboard.board.v1.Node
+	92,  // 129: raftboard.v1.JoinRequest.timing:type_name -> raftboard.v1.Timing
+	130, // 130: raftboard.v1.JoinResponse.nodes:type_name -> raftboard.board.v1.Node
+	107, // 131: raftboard.v1.ForwardRequest.command:type_name -> raftboard.board.v1.Command
+	108, // 132: raftboard.v1.ForwardResponse.result:type_name -> raftboard.board.v1.Result
+	2,   // 133: raftboard.v1.ForwardResponse.leader:type_name -> raftboard.v1.Leader
+	108, // 134: raftboard.v1.FenceResponse.failure:type_name -> raftboard.board.v1.Result
+	73,  // 135: raftboard.v1.NodeStatusResponse.state:type_name -> raftboard.v1.NodeState
+	55,  // 136: raftboard.v1.Board.Session:input_type -> raftboard.v1.SessionRequest
+	3,   // 137: raftboard.v1.Board.Apply:input_type -> raftboard.v1.ApplyRequest
+	5,   // 138: raftboard.v1.Board.Read:input_type -> raftboard.v1.ReadRequest
+	59,  // 139: raftboard.v1.Board.Watch:input_type -> raftboard.v1.WatchRequest
+	66,  // 140: raftboard.v1.Board.Export:input_type -> raftboard.v1.ExportRequest
+	71,  // 141: raftboard.v1.Cluster.Status:input_type -> raftboard.v1.StatusRequest
+	74,  // 142: raftboard.v1.Cluster.Nodes:input_type -> raftboard.v1.NodesRequest
+	76,  // 143: raftboard.v1.Cluster.Add:input_type -> raftboard.v1.AddRequest
+	78,  // 144: raftboard.v1.Cluster.Remove:input_type -> raftboard.v1.RemoveRequest
+	80,  // 145: raftboard.v1.Cluster.Promote:input_type -> raftboard.v1.PromoteRequest
+	82,  // 146: raftboard.v1.Cluster.Demote:input_type -> raftboard.v1.DemoteRequest
+	84,  // 147: raftboard.v1.Cluster.StepDown:input_type -> raftboard.v1.StepDownRequest
+	86,  // 148: raftboard.v1.Cluster.Settings:input_type -> raftboard.v1.SettingsRequest
+	88,  // 149: raftboard.v1.Cluster.Snapshot:input_type -> raftboard.v1.SnapshotRequest
+	90,  // 150: raftboard.v1.Cluster.Members:input_type -> raftboard.v1.MembersRequest
+	93,  // 151: raftboard.v1.Peer.Hello:input_type -> raftboard.v1.HelloRequest
+	95,  // 152: raftboard.v1.Peer.Intent:input_type -> raftboard.v1.IntentRequest
+	97,  // 153: raftboard.v1.Peer.Join:input_type -> raftboard.v1.JoinRequest
+	99,  // 154: raftboard.v1.Peer.Forward:input_type -> raftboard.v1.ForwardRequest
+	101, // 155: raftboard.v1.Peer.Fence:input_type -> raftboard.v1.FenceRequest
+	103, // 156: raftboard.v1.Peer.Digest:input_type -> raftboard.v1.DigestRequest
+	105, // 157: raftboard.v1.Peer.NodeStatus:input_type -> raftboard.v1.NodeStatusRequest
+	57,  // 158: raftboard.v1.Board.Session:output_type -> raftboard.v1.SessionResponse
+	4,   // 159: raftboard.v1.Board.Apply:output_type -> raftboard.v1.ApplyResponse
+	26,  // 160: raftboard.v1.Board.Read:output_type -> raftboard.v1.ReadResponse
+	60,  // 161: raftboard.v1.Board.Watch:output_type -> raftboard.v1.WatchResponse
+	67,  // 162: raftboard.v1.Board.Export:output_type -> raftboard.v1.ExportResponse
+	72,  // 163: raftboard.v1.Cluster.Status:output_type -> raftboard.v1.StatusResponse
+	75,  // 164: raftboard.v1.Cluster.Nodes:output_type -> raftboard.v1.NodesResponse
+	77,  // 165: raftboard.v1.Cluster.Add:output_type -> raftboard.v1.AddResponse
+	79,  // 166: raftboard.v1.Cluster.Remove:output_type -> raftboard.v1.RemoveResponse
+	81,  // 167: raftboard.v1.Cluster.Promote:output_type -> raftboard.v1.PromoteResponse
+	83,  // 168: raftboard.v1.Cluster.Demote:output_type -> raftboard.v1.DemoteResponse
+	85,  // 169: raftboard.v1.Cluster.StepDown:output_type -> raftboard.v1.StepDownResponse
+	87,  // 170: raftboard.v1.Cluster.Settings:output_type -> raftboard.v1.SettingsResponse
+	89,  // 171: raftboard.v1.Cluster.Snapshot:output_type -> raftboard.v1.SnapshotChunk
+	91,  // 172: raftboard.v1.Cluster.Members:output_type -> raftboard.v1.MembersResponse
+	94,  // 173: raftboard.v1.Peer.Hello:output_type -> raftboard.v1.HelloResponse
+	96,  // 174: raftboard.v1.Peer.Intent:output_type -> raftboard.v1.IntentResponse
+	98,  // 175: raftboard.v1.Peer.Join:output_type -> raftboard.v1.JoinResponse
+	100, // 176: raftboard.v1.Peer.Forward:output_type -> raftboard.v1.ForwardResponse
+	102, // 177: raftboard.v1.Peer.Fence:output_type -> raftboard.v1.FenceResponse
+	104, // 178: raftboard.v1.Peer.Digest:output_type -> raftboard.v1.DigestResponse
+	106, // 179: raftboard.v1.Peer.NodeStatus:output_type -> raftboard.v1.NodeStatusResponse
+	158, // [158:180] is the sub-list for method output_type
+	136, // [136:158] is the sub-list for method input_type
+	136, // [136:136] is the sub-list for extension type_name
+	136, // [136:136] is the sub-list for extension extendee
+	0,   // [0:136] is the sub-list for field type_name
 }
 
 func init() { file_transport_pb_service_proto_init() }
@@ -8685,6 +8911,7 @@ func file_transport_pb_service_proto_init() {
 		(*ReadRequest_Trace)(nil),
 		(*ReadRequest_Content)(nil),
 		(*ReadRequest_WhoRead)(nil),
+		(*ReadRequest_Why)(nil),
 		(*ReadRequest_Diff)(nil),
 		(*ReadRequest_Phase)(nil),
 		(*ReadRequest_Phases)(nil),
@@ -8692,7 +8919,7 @@ func file_transport_pb_service_proto_init() {
 		(*ReadRequest_Detect)(nil),
 	}
 	file_transport_pb_service_proto_msgTypes[6].OneofWrappers = []any{}
-	file_transport_pb_service_proto_msgTypes[23].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[24].OneofWrappers = []any{
 		(*ReadResponse_Get)(nil),
 		(*ReadResponse_History)(nil),
 		(*ReadResponse_List)(nil),
@@ -8707,28 +8934,29 @@ func file_transport_pb_service_proto_init() {
 		(*ReadResponse_Trace)(nil),
 		(*ReadResponse_Content)(nil),
 		(*ReadResponse_WhoRead)(nil),
+		(*ReadResponse_Why)(nil),
 		(*ReadResponse_Diff)(nil),
 		(*ReadResponse_Phase)(nil),
 		(*ReadResponse_Phases)(nil),
 		(*ReadResponse_Conflicts)(nil),
 		(*ReadResponse_Detect)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[50].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[53].OneofWrappers = []any{
 		(*SessionRequest_Apply)(nil),
 		(*SessionRequest_Read)(nil),
 		(*SessionRequest_Cancel)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[52].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[55].OneofWrappers = []any{
 		(*SessionResponse_Applied)(nil),
 		(*SessionResponse_Read)(nil),
 		(*SessionResponse_Goodbye)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[54].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[57].OneofWrappers = []any{
 		(*WatchRequest_FromRev)(nil),
 		(*WatchRequest_Snapshot)(nil),
 		(*WatchRequest_Now)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[55].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[58].OneofWrappers = []any{
 		(*WatchResponse_Opened)(nil),
 		(*WatchResponse_Entry)(nil),
 		(*WatchResponse_SnapshotEnd)(nil),
@@ -8736,19 +8964,19 @@ func file_transport_pb_service_proto_init() {
 		(*WatchResponse_Bookmark)(nil),
 		(*WatchResponse_Cut)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[62].OneofWrappers = []any{
+	file_transport_pb_service_proto_msgTypes[65].OneofWrappers = []any{
 		(*ExportResponse_Header)(nil),
 		(*ExportResponse_Records)(nil),
 		(*ExportResponse_End)(nil),
 	}
-	file_transport_pb_service_proto_msgTypes[81].OneofWrappers = []any{}
+	file_transport_pb_service_proto_msgTypes[84].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_pb_service_proto_rawDesc), len(file_transport_pb_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   102,
+			NumMessages:   105,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
