@@ -28,6 +28,10 @@
 // revision it delivered, and ends only if what it needs is compacted away or the board is
 // another one.
 //
+// For a host that runs models there are Tools and UseTool: four functions with their JSON
+// Schemas, whose answers are texts for the model. A conflict is such an answer; only what the
+// host has to know, that the board cannot be reached, is an error.
+//
 // The package promises that no call outlives its context, that an endpoint which
 // swallows packets costs a call one try and never all its time, that reads never go
 // backwards, and that every queue has a bound. It knows nothing of Raft, of how state is

@@ -92,3 +92,19 @@ func ExampleBoard_Watch() {
 		}
 	}
 }
+
+// A host lets a model use the board: what it calls is run, and what comes back is told to it.
+func ExampleBoard_UseTool() {
+	ctx := context.Background()
+	c, _ := client.Dial(client.DefaultConfig())
+	defer c.Close()
+	for _, tool := range client.Tools() {
+		log.Print("offer the model ", tool.Name, " with ", string(tool.InputSchema))
+	}
+	seen, err := c.Board("default").UseTool(ctx, "bb_append",
+		[]byte(`{"key":"findings/api","content":"port 8970","summary":"the port"}`))
+	if err != nil {
+		log.Fatal(err) // of the host: the board cannot be reached
+	}
+	fmt.Println(seen.Text) // for a tool's message: findings/api@1 — the port
+}

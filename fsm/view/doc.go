@@ -20,6 +20,10 @@
 // author), so the walk over all of it, which the exact count needs, touches only
 // the entries that match a pattern narrower than a namespace.
 //
+// Content and Listing show what one key says, and which keys there are, between the same tags:
+// a line says whose it is and what is known to be wrong with it before anything that an agent
+// wrote. They are what the tools of a model are answered with (SPEC §5).
+//
 // A view never goes into a system prompt, and nobody acts on an entry as if it were a call
 // (SPEC VW-9): it is second-hand.
 package view
