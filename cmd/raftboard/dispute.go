@@ -65,7 +65,7 @@ func (a *app) phaseResolveCommand() *cobra.Command {
 	var strategy string
 	var c *cobra.Command
 	op := &boardpb.PhaseResolve{}
-	c = leaf(verb{use: "resolve PHASE LOCAL", short: "Say what becomes of data that met a conflict",
+	c = leaf(verb{use: "resolve PHASE [LOCAL]", short: "Say what becomes of data that met a conflict",
 		long: "LOCAL is what you have, a JSON object; - is standard input, @FILE a file. --strategy merge lays it over the current data if no\n" +
 			"key is in both, local puts it in its place, remote keeps and shows what is there, escalate leaves it to a supervisor:\n" +
 			"until it is decided only a supervisor changes the keys that overlap. --seen is the version that the conflict named.",
@@ -73,7 +73,10 @@ func (a *app) phaseResolveCommand() *cobra.Command {
 			`raftboard phase resolve research @mine.json --read 3 --seen 4 --strategy local`},
 		args: cobra.RangeArgs(1, 2),
 		run: func(ctx context.Context, args []string) error {
-			local, err := value.read(a, args[1:])
+			local, err := []byte("{}"), error(nil)
+			if len(args) == 2 || strategy != "remote" { // remote has no use for it
+				local, err = value.read(a, args[1:])
+			}
 			if err != nil {
 				return err
 			}
