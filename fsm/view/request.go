@@ -41,6 +41,7 @@ type plan struct {
 type matcher struct {
 	pattern state.Pattern
 	prefix  string  // of every key it matches
+	run     bool    // behind the prefix it matches any run inside one segment, and that is all
 	spaces  []meets // by the namespace's number
 }
 
@@ -65,7 +66,13 @@ func (m *matcher) match(c state.Current) bool {
 	return false
 }
 
+// short tells a pattern that is a prefix and any run behind it, inside one segment.
+func short(p state.Pattern) bool { return p.String() == p.Prefix()+"*" }
+
 func (m *matcher) key(key string) bool {
+	if m.run { // as most patterns: there are as many keys to look at as the board has
+		return len(key) >= len(m.prefix) && key[:len(m.prefix)] == m.prefix && strings.IndexByte(key[len(m.prefix):], '/') < 0
+	}
 	return strings.HasPrefix(key, m.prefix) && m.pattern.Match(key)
 }
 
@@ -120,7 +127,8 @@ func matchers(b *state.Board, field string, patterns []string, everything bool) 
 				Message: fmt.Sprintf("%s is everything, and a view of everything takes the role operator", text),
 				Hint:    "name what you need, as facts/* or results/**"}
 		}
-		m := matcher{pattern: p, prefix: p.Prefix(), spaces: make([]meets, len(b.Schema().Spaces()))}
+		m := matcher{pattern: p, prefix: p.Prefix(), run: short(p),
+			spaces: make([]meets, len(b.Schema().Spaces()))}
 		met := false
 		for _, space := range b.Schema().Spaces() {
 			switch {
