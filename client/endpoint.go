@@ -207,7 +207,14 @@ func (e *endpoint) begin() {
 func (e *endpoint) attempt() (*session, error) {
 	ctx, cancel := context.WithCancel(e.c.ctx)
 	timer := time.AfterFunc(connectTimeout, cancel)
-	stream, err := e.board.Session(ctx)
+	// gRPC opens a stream that a node refused again by itself, and holds the stream's lock until it
+	// is connected: whoever sends meanwhile waits for that lock, whatever its own time. A stream
+	// that nothing is kept of for that, and that something was sent on, is never opened again. The
+	// first request asks to forget a call that there is not; it has no answer.
+	stream, err := e.board.Session(ctx, grpc.MaxRetryRPCBufferSize(0))
+	if err == nil {
+		_ = stream.Send(&wirepb.SessionRequest{Call: &wirepb.SessionRequest_Cancel{Cancel: &wirepb.Cancel{}}}) // receive learns why not
+	}
 	inTime := timer.Stop()
 	if err == nil && inTime {
 		s := newSession(e, stream, cancel)

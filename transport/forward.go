@@ -189,11 +189,14 @@ func (f *forwarder) close() {
 // that touch it.
 func (s *forwardStream) run(ctx context.Context, peer wirepb.PeerClient) {
 	defer s.cancel()
-	stream, err := peer.Forward(ctx)
+	// As in the client's sessions: gRPC must not open the stream again by itself, since a send
+	// would wait for that without a bound of its own. The first request forgets no call.
+	stream, err := peer.Forward(ctx, grpc.MaxRetryRPCBufferSize(0))
 	if err != nil {
 		s.end(err)
 		return
 	}
+	_ = stream.Send(&wirepb.ForwardRequest{Cancel: true}) // the reader learns why not
 	received := make(chan error, 1)
 	go func() { received <- s.receive(stream) }()
 	for {
