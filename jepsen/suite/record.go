@@ -15,6 +15,12 @@ func Record() []report.Found { return slices.Concat(december26(), november26()) 
 func december26() []report.Found {
 	return []report.Found{
 		{
+			When: "2026-12-01", How: "register × kill, sim, a hundred times", Commit: "fd0dbc1",
+			What:    "gRPC opened a refused stream again by itself and held its lock meanwhile: a send waited without a bound, and virtual time stood still",
+			Fixed:   "the first request is sent before anybody receives, and nothing is kept for another try",
+			Command: "go test ./jepsen/cmd/faults -run Recomputed -count 200",
+		},
+		{
 			When: "2026-12-01", How: "retry × one-way,flap,slow,replay, sim", Seed: 9, Commit: "5f36dfa",
 			What:    "the floor that came with the close of a loop was dropped, and a late request below it got a first answer",
 			Fixed:   "a close raises the floor like any other command; nothing was done twice before",
